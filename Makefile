@@ -1,0 +1,69 @@
+# Every step looks for itself what is left to do, so all of them run each time and a second time is quick.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+setup := extension/setup
+export MINDFUL_HOME ?= $(CURDIR)/.mindful
+dev := "$$MINDFUL_HOME/dev/bin/"
+
+.PHONY: help demo up down psql dsn test lint bench build install models freeze clean packages server dev
+
+help: #: this list
+	@sed -n 's/^\([a-z]*\):[^#]*#: \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-9s %s\n", $$1, $$2 }'
+
+demo: up #: from a bare Debian machine to an answer: set up all of it, then show the main job on real text
+	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" extension/demo.sh
+
+up: packages server models install #: set up, start the private cluster, create or update the extension
+	@$(setup)/cluster.sh up
+
+down: #: stop the private cluster
+	@$(setup)/cluster.sh down
+
+psql: up #: open psql in the private cluster (PSQL_ARGS="-c 'select 1'")
+	@$(setup)/cluster.sh psql $(PSQL_ARGS)
+
+dsn: up #: print the private cluster's connection string, and nothing else
+	@$(setup)/cluster.sh dsn
+
+test: up dev #: set up and run the tests (PYTEST_ARGS="-k recall")
+	@$(setup)/python.sh server sentence-transformers
+	@MINDFUL_TEST_DSN="$$($(setup)/cluster.sh dsn)" $(dev)pytest $(PYTEST_ARGS)
+
+lint: dev build #: check style, types, the SQL's security and the shell scripts
+	@$(dev)ruff check .
+	@$(dev)ruff format --check .
+	@MYPYPATH=$(setup) $(dev)mypy
+	@$(dev)pgspot "$$($(setup)/install.sh build)"
+	@$(dev)shellcheck -x $$(git ls-files '*.sh') .ci/run
+
+bench: up dev #: measure speed and recall (BENCH_ARGS=...)
+	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" $(dev)python tests/bench/run.py $(BENCH_ARGS)
+
+build: #: write extension/mindful--X.Y.Z.sql from sql/
+	@$(setup)/install.sh build
+
+install: #: build, and copy the extension's files to the server's extension directory
+	@$(setup)/install.sh install
+
+models: server #: make the default models' files
+	@$(setup)/python.sh models
+
+freeze: #: keep this version's install script in extension/released/ for the upgrade tests
+	@$(setup)/install.sh freeze
+
+clean: #: stop the private cluster and remove it with all of its data, the venvs and models
+	@$(setup)/cluster.sh destroy
+	@rm -f extension/mindful--*.*.*.sql.part
+
+packages:
+	@$(setup)/packages.sh
+
+server: packages
+	@$(setup)/python.sh server
+
+dev: packages
+	@$(setup)/python.sh dev

