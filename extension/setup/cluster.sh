@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The private cluster: cluster.sh up|down|foreground|psql [ARGUMENT...]|dsn|status
+# The private cluster: cluster.sh up|down|foreground|psql [ARGUMENT...]|dsn|status|destroy
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 data=$MINDFUL_HOME/data
@@ -214,12 +214,24 @@ status() {
     fi
 }
 
+# By name, and no other file: MINDFUL_HOME may be a directory that holds more.
+destroy() {
+    local name
+    stop
+    rm -rf "$(socket_dir)"
+    for name in data data.new run venv dev models packages port password log; do
+        rm -rf "${MINDFUL_HOME:?}/$name"
+    done
+    rmdir --ignore-fail-on-non-empty "$MINDFUL_HOME"
+    [ ! -L "$home_path" ] || [ -e "$home_path" ] || rm "$home_path"
+}
+
 case ${1:-} in
-    up | foreground | dsn | status) "$1" ;;
+    up | foreground | dsn | status | destroy) "$1" ;;
     down) stop ;;
     psql)
         shift
         exec "$(pg_bin)/psql" "$(dsn)" "$@"
         ;;
-    *) die "usage: cluster.sh up|down|foreground|psql [ARGUMENT...]|dsn|status" ;;
+    *) die "usage: cluster.sh up|down|foreground|psql [ARGUMENT...]|dsn|status|destroy" ;;
 esac

@@ -19,7 +19,7 @@ hash12() { sha256sum | cut -c1-12; }
 # Root's clones often lie where no other user may go (its home, a mktemp directory), but the server runs
 # as postgres: everything it needs then moves to a public place and the usual path becomes a link to it.
 resolve_home() {
-    local home=${MINDFUL_HOME:-$root/.mindful} target
+    local home=$home_path target
     if [ ! -e "$home" ]; then
         mkdir -p "$(dirname "$home")"
         if is_root && ! setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$(dirname "$home")"; then
@@ -34,6 +34,7 @@ resolve_home() {
     (cd -P "$home" && pwd) || die "$home is not a directory that $(id -un) may enter"
 }
 
+home_path=${MINDFUL_HOME:-$root/.mindful}
 MINDFUL_HOME=$(resolve_home)
 export MINDFUL_HOME
 log_dir=$MINDFUL_HOME/log

