@@ -1,0 +1,80 @@
+"""A running cluster, and the databases and roles that tests make in it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import LiteralString, Protocol
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+SEARCH_PATH = '"$user", public, mindful'
+
+
+class Connect(Protocol):
+    """Opens autocommit connections that are closed when the test ends."""
+
+    def __call__(self, role: str | None = None) -> psycopg.Connection:
+        """Log in as one of the test roles, or as the superuser."""
+
+
+class Cluster:
+    """A cluster that a superuser's connection string leads to.
+
+    The names of its databases and roles carry a token, so that several runs can share a cluster.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self._parameters = conninfo_to_dict(dsn)
+        self._token = secrets.token_hex(4)
+        self._made = 0
+
+    @classmethod
+    def of_environment(cls) -> Cluster:
+        """Take the cluster that MINDFUL_TEST_DSN names."""
+        dsn = os.environ.get("MINDFUL_TEST_DSN")
+        if not dsn:
+            raise RuntimeError(
+                "MINDFUL_TEST_DSN is not set: run `make test`, or give it what `make dsn` prints"
+            )
+        return cls(dsn)
+
+    def dsn(self, database: str | None = None, role: str | None = None) -> str:
+        """Connection string of a database (the given one's own by default) for a role (the superuser)."""
+        other = {"dbname": database, "user": role, "password": role and self._token}
+        return make_conninfo("", **self._parameters | {key: value for key, value in other.items() if value})
+
+    def connect(self, database: str | None = None, role: str | None = None) -> psycopg.Connection:
+        """Open an autocommit connection, to be closed by the caller."""
+        return psycopg.connect(self.dsn(database, role), autocommit=True)
+
+    def create_database(self, template: str = "template0") -> str:
+        """Make a database and return its name."""
+        self._made += 1
+        name = f"mindful_test_{self._token}_{self._made}"
+        self._run("create database {} template {}", name, template)
+        # Settings of a database are not copied with it.
+        self._run("alter database {} set search_path = " + SEARCH_PATH, name)
+        return name
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database, whoever is still in it."""
+        self._run("drop database if exists {} with (force)", name)
+
+    def create_role(self, name: str, *groups: str) -> str:
+        """Make a login role that is a member of groups, and return its full name."""
+        role = f"{name}_{self._token}"
+        self._run("create role {} login password " + f"'{self._token}'", role)
+        for group in groups:
+            self._run("grant {} to {}", group, role)
+        return role
+
+    def drop_role(self, role: str) -> None:
+        """Drop a role that owns nothing any more."""
+        self._run("drop role if exists {}", role)
+
+    def _run(self, statement: LiteralString | str, *names: str) -> None:
+        with self.connect() as connection:
+            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))  # type: ignore[arg-type]

@@ -1,0 +1,59 @@
+"""The models that every test database has registered."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+GENERATOR = "smollm2-135m-instruct"
+EMBEDDER = "all-minilm-l6-v2"
+SCRIPTED_GENERATOR = "scripted"
+SCRIPTED_EMBEDDER = "scripted-embedder"
+
+SCRIPT = {
+    "replies": [["capital of France", "The capital of France is Paris."], ["Yes or No", "Yes"]],
+    "default": "I do not know.",
+    "logprob": -0.1,
+}
+
+
+def model_files(connection: psycopg.Connection) -> dict[str, str]:
+    """Find the GGUF files: in MINDFUL_TEST_MODELS, or where the running database has registered its defaults."""
+    directory = os.environ.get("MINDFUL_TEST_MODELS")
+    if directory:
+        patterns = {"generator": f"{GENERATOR}-q8_0.gguf", "embedder": f"{EMBEDDER}-*.gguf"}
+        found = {kind: sorted(Path(directory).glob(pattern)) for kind, pattern in patterns.items()}
+        files = {kind: str(paths[0].absolute()) for kind, paths in found.items() if paths}
+    else:
+        files = dict(_registered(connection))
+    if missing := {"generator", "embedder"} - files.keys():
+        raise RuntimeError(
+            f"no file of a default {' or '.join(sorted(missing))}: MINDFUL_TEST_DSN must name a database where it is "
+            "registered (`make up` does so), or MINDFUL_TEST_MODELS a directory that holds it"
+        )
+    return files
+
+
+def register_models(connection: psycopg.Connection, files: dict[str, str]) -> None:
+    """Register the real models, which become the defaults, and then the scripted ones."""
+    for name, kind, provider, source, options in (
+        (GENERATOR, "generator", "llama_cpp", files["generator"], {}),
+        (EMBEDDER, "embedder", "llama_cpp", files["embedder"], {"context_length": 256}),
+        (SCRIPTED_GENERATOR, "generator", "scripted", "", SCRIPT),
+        (SCRIPTED_EMBEDDER, "embedder", "scripted", "", {"dims": 64}),
+    ):
+        connection.execute(
+            "select mindful.model_register(%s, %s, %s, %s, %s)",
+            (name, kind, provider, source, Jsonb(options)),
+        )
+
+
+def _registered(connection: psycopg.Connection) -> list[tuple[str, str]]:
+    if connection.execute("select to_regclass('mindful.model')").fetchone() == (None,):
+        return []
+    return connection.execute(
+        "select kind, source from mindful.model where is_default and provider = 'llama_cpp'"
+    ).fetchall()
