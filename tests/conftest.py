@@ -10,7 +10,6 @@ from contextlib import ExitStack
 
 import psycopg
 import pytest
-
 from support.cluster import Cluster, Connect
 from support.models import model_files, register_models
 
@@ -57,7 +56,7 @@ def template(cluster: Cluster, bare_template: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def roles(cluster: Cluster, bare_template: str) -> Iterator[Mapping[str, str]]:
-    """The full names of the login roles ana, bob, admin, reader and application; the extension made their groups."""
+    """Full names of the login roles ana, bob, admin, reader and application; their groups are the extension's."""
     made = {name: cluster.create_role(name, *groups) for name, groups in GROUPS.items()}
     yield made
     for role in made.values():

@@ -77,4 +77,4 @@ class Cluster:
 
     def _run(self, statement: LiteralString | str, *names: str) -> None:
         with self.connect() as connection:
-            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))  # type: ignore[arg-type]
+            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))

@@ -12,7 +12,7 @@ import pytest
 
 @contextmanager
 def fails(sqlstate: str, hint: str | None = r"\w") -> Iterator[pytest.ExceptionInfo[psycopg.Error]]:
-    """Expect an error of this SQLSTATE whose hint matches; None where PostgreSQL itself raises, without a hint."""
+    """Expect an error of this SQLSTATE and hint; hint None where PostgreSQL itself raises, without one."""
     with pytest.raises(psycopg.Error) as caught:
         yield caught
     found = caught.value.diag
