@@ -127,7 +127,7 @@ END
 }
 
 start() {
-    local attempt pid
+    local attempt pid again=''
     private_dir "$(socket_dir)"
     private_dir "$server_log"
     for attempt in 1 2 3; do
@@ -136,11 +136,12 @@ start() {
         # A dead server's lock file may name a number that a stranger has now.
         pid=$(head -n 1 "$data/postmaster.pid" 2>/dev/null || true)
         if [ -n "$pid" ] && kill -0 "$pid" 2>/dev/null && ! running; then as_server rm "$data/postmaster.pid"; fi
-        say "starting PostgreSQL $(cat "$data/PG_VERSION") on port $(port)"
+        say "starting PostgreSQL $(cat "$data/PG_VERSION") on port $(port)$again"
         if as_server "${environment[@]}" pg_ctl -D "$data" -w -t 300 -l "$server_log/start.log" start \
             >"$log_dir/start.log" 2>&1 </dev/null; then
             return
         fi
+        again=' again'
         sleep "$attempt" # a killed server's backends may still be leaving
     done
     tail -n 20 "$log_dir/start.log" "$server_log"/*.log >&2
