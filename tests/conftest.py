@@ -56,7 +56,7 @@ def template(cluster: Cluster, bare_template: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def roles(cluster: Cluster, bare_template: str) -> Iterator[Mapping[str, str]]:
-    """Full names of the login roles ana, bob, admin, reader and application; their groups are the extension's."""
+    """Full names of the login roles, by short name; their groups are made by the extension."""
     made = {name: cluster.create_role(name, *groups) for name, groups in GROUPS.items()}
     yield made
     for role in made.values():

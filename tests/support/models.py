@@ -21,7 +21,7 @@ SCRIPT = {
 
 
 def model_files(connection: psycopg.Connection) -> dict[str, str]:
-    """Find the GGUF files: in MINDFUL_TEST_MODELS, or where the DSN's database has registered its defaults."""
+    """Find the GGUF files: in MINDFUL_TEST_MODELS, or where the DSN's database has its defaults from."""
     directory = os.environ.get("MINDFUL_TEST_MODELS")
     if directory:
         patterns = {"generator": f"{GENERATOR}-q8_0.gguf", "embedder": f"{EMBEDDER}-*.gguf"}
@@ -31,8 +31,8 @@ def model_files(connection: psycopg.Connection) -> dict[str, str]:
         files = dict(_registered(connection))
     if missing := {"generator", "embedder"} - files.keys():
         raise RuntimeError(
-            f"no file of a default {' or '.join(sorted(missing))}: MINDFUL_TEST_DSN must name a database where "
-            "it is registered (`make up` does so), or MINDFUL_TEST_MODELS a directory that holds it"
+            f"no file of a default {' or '.join(sorted(missing))}: MINDFUL_TEST_DSN must name a database "
+            "where it is registered (`make up` does so), or MINDFUL_TEST_MODELS a directory that holds it"
         )
     return files
 
