@@ -1,0 +1,81 @@
+"""The PostgreSQL backend this interpreter lives in. The only module that imports plpy."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import plpy
+
+from mindful import __version__
+from mindful.errors import MindfulError, NotReadyError
+from mindful.ports import Row
+
+# PL/Python prefixes a message with the exception's module and class; these two make that prefix "mindful: ".
+_PREFIX = "mindful"
+_ReportedError = type(_PREFIX, (plpy.Error,), {"__module__": "builtins"})
+
+_server = ctypes.CDLL(None)
+_query_cancel_pending = ctypes.c_int.in_dll(_server, "QueryCancelPending")
+_proc_die_pending = ctypes.c_int.in_dll(_server, "ProcDiePending")
+
+
+class Backend:
+    """SQL through SPI, with one prepared plan a statement for the life of the session."""
+
+    def __init__(self) -> None:
+        self._plans: dict[tuple[str, tuple[str, ...]], plpy._Plan] = {}
+
+    def rows(self, sql: str, types: Sequence[str] = (), arguments: Sequence[Any] = ()) -> list[Row]:
+        """Run one statement with arguments $1.. of the named types."""
+        key = (sql, tuple(types))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = plpy.prepare(sql, list(types))
+        return list(plpy.execute(plan, list(arguments)))
+
+    def one(self, sql: str, types: Sequence[str] = (), arguments: Sequence[Any] = ()) -> Row:
+        """Run a statement that yields at least one row, and return its first."""
+        return self.rows(sql, types, arguments)[0]
+
+    def check(self) -> None:
+        """Let the server act on a pending cancel, time-out or termination: SPI looks for them (about 2 us)."""
+        self.rows("select")
+
+    def pending(self) -> bool:
+        """Read the server's own flags; InterruptPending is not one of them, as other events set it too."""
+        return bool(_query_cancel_pending.value or _proc_die_pending.value)
+
+    def warning(self, message: str, hint: str) -> None:
+        """Send the client a WARNING."""
+        plpy.warning(message, hint=hint)
+
+
+_backend = Backend()
+
+
+def database() -> Backend:
+    """Return the backend, once the extension's SQL is known to be of this package's version."""
+    installed = _backend.one("select extversion from pg_catalog.pg_extension where extname = 'mindful'")
+    if installed["extversion"] != __version__:
+        raise NotReadyError(
+            f"the extension is {installed['extversion']}, this connection's Python package is {__version__}",
+            "Reconnect. If that does not help, install the package of the extension's version, "
+            "or run ALTER EXTENSION mindful UPDATE.",
+        )
+    return _backend
+
+
+REPORTABLE = (MindfulError, plpy.SPIError)
+
+
+def reported(error: MindfulError | plpy.SPIError) -> plpy.Error:
+    """Return what to raise in an error's place, a cancel included: SQLSTATE and hint kept, Python's class names not."""
+    if isinstance(error, MindfulError):
+        sqlstate, detail, hint = error.sqlstate, None, error.hint
+    else:
+        sqlstate, (_, detail, hint, *_) = error.sqlstate, error.spidata
+    report: plpy.Error = _ReportedError(str(error).removeprefix(f"{_PREFIX}: "))
+    report.sqlstate, report.detail, report.hint = sqlstate, detail, hint
+    return report

@@ -1,0 +1,303 @@
+"""Conversations: what the model is shown, its reply, and both turns remembered."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mindful import runtime
+from mindful.entry import sql_function
+from mindful.errors import InvalidParameterError, NotReadyError, NullValueError, UndefinedObjectError
+from mindful.llm import SYSTEM_PROMPT, Call, check_fits, sampling_of
+from mindful.ports import Database, Generator, Message, Row, Sampling
+
+LAYOUT = "Context:\n{memories}\n\nQuestion: {message}\nAnswer:"
+"""How memories and message make one turn; the model's option `layout` replaces it. Memories stand in the user's turn,
+where a small model answers from them far more often than from the system prompt (docs/decisions.md), and quoted, so
+that nothing in them can pass for an instruction."""
+_PLACEHOLDER = re.compile(r"\{memories\}|\{message\}")
+_RELEVANT = 0.6
+"""Share of the best memory's score that others must reach to be shown: weak ones mislead a small model."""
+_RELATED = 0.25
+"""Cosine similarity below which a memory that shares no word with the message has nothing to do with it."""
+_WINDOW = 20
+"""Newest turns of a session that may be shown."""
+_MESSAGE_OVERHEAD = 8
+"""Tokens that a chat template adds to a message, at most, in the models this was tried with."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of what the model is shown; a row of session_context."""
+
+    part: str
+    role: str
+    content: str
+    tokens: int
+    memory_id: int | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the model is shown for a message."""
+
+    parts: Sequence[Part]
+    layout: str = LAYOUT
+
+    @property
+    def memory_ids(self) -> list[int]:
+        """The recalled memories among the parts."""
+        return [part.memory_id for part in self.parts if part.part == "memory" and part.memory_id is not None]
+
+    def messages(self) -> list[Message]:
+        """Lay the parts out as messages, the memories within the last one."""
+        *before, last = [part for part in self.parts if part.part != "memory"]
+        notes = [part.content for part in self.parts if part.part == "memory"]
+        return [
+            *(Message(part.role, part.content) for part in before),
+            Message(last.role, with_notes(last.content, notes, self.layout)),
+        ]
+
+
+def with_notes(message: str, notes: Sequence[str], layout: str = LAYOUT) -> str:
+    """Put quoted notes where the layout wants them, if there are any."""
+    if not notes:
+        return message
+    quoted = "\n".join(f"- {json.dumps(note, ensure_ascii=False)}" for note in notes)
+    # One pass over the layout: a placeholder inside a memory or a message stays as it is.
+    return _PLACEHOLDER.sub(lambda found: {"{memories}": quoted, "{message}": message}[found[0]], layout)
+
+
+@sql_function
+def session_context(
+    db: Database,
+    session_id: str | None,
+    query: str | None,
+    model: str | None,
+    max_tokens: int | None,
+    memories: int | None,
+) -> list[dict[str, Any]]:
+    """Tell what the model would be shown for a message."""
+    if session_id is None:
+        raise NullValueError("session_id is null", "Give a session, as session_start returns it.")
+    chat = Chat(db, query, session_id, model, sampling_of(max_tokens, 0.0, None), memories)
+    return [dataclasses.asdict(part) for part in chat.context.parts]
+
+
+@sql_function
+def llm_chat(
+    db: Database,
+    message: str | None,
+    session_id: str | None,
+    model: str | None,
+    max_tokens: int | None,
+    temperature: float | None,
+    seed: int | None,
+    memories: int | None,
+) -> str:
+    """Answer a message."""
+    chat = Chat(db, message, session_id, model, sampling_of(max_tokens, temperature, seed), memories)
+    return "".join(chat.run())
+
+
+@sql_function
+def llm_chat_detail(
+    db: Database,
+    message: str | None,
+    session_id: str | None,
+    model: str | None,
+    max_tokens: int | None,
+    temperature: float | None,
+    seed: int | None,
+    memories: int | None,
+) -> dict[str, Any]:
+    """Answer a message, and tell where the reply is, what it rests on, what it cost and how sure it is."""
+    chat = Chat(db, message, session_id, model, sampling_of(max_tokens, temperature, seed), memories)
+    reply = "".join(chat.run())
+    return {"reply": reply} | chat.outcome()
+
+
+@sql_function
+def llm_chat_stream(
+    db: Database,
+    message: str | None,
+    session_id: str | None,
+    model: str | None,
+    max_tokens: int | None,
+    temperature: float | None,
+    seed: int | None,
+    memories: int | None,
+) -> Iterator[str]:
+    """Answer a message piece by piece."""
+    yield from Chat(
+        db, message, session_id, model, sampling_of(max_tokens, temperature, seed), memories
+    ).run()
+
+
+class Chat:
+    """One message and its reply.
+
+    Everything is read first, then the reply is generated, then both turns are written: no row is locked
+    while the model runs.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        message: str | None,
+        session_id: str | None,
+        model: str | None,
+        sampling: Sampling,
+        memories: int | None,
+    ) -> None:
+        if memories is None or not 0 <= memories <= 50:
+            raise InvalidParameterError(f"memories is {memories}", "It must be between 0 and 50.")
+        if message is None and session_id is None:
+            raise NullValueError(
+                "message is null", "Give a message, or a session whose last message waits for an answer."
+            )
+        if message is not None:
+            db.rows("select mindful._text_argument('message', $1)", ("text",), (message,))
+        self._db = db
+        self._spec, self._generator = runtime.generator(db, model)
+        session = self._session(session_id, message)
+        self.session_id = str(session["session_id"])
+        self._new_message = message
+        turns = db.rows(
+            "select id, role, content from mindful._session_turns($1, $2)", ("uuid", "integer"), (self.session_id, _WINDOW)
+        )
+        if message is None:
+            message, turns = self._pending(turns)
+        self.context = self._build(session, turns, message, sampling, memories)
+        tokens = self._generator.encode(self.context.messages())
+        check_fits(tokens, self._generator)
+        self._call = Call(self._spec, self._generator, tokens, sampling)
+        self._message_id: int | None = None
+
+    def run(self) -> Iterator[str]:
+        """Yield the reply as it is made, then store both turns."""
+        reply = ""
+        for piece in self._call.run(self._db, self.context.memory_ids):
+            reply += piece
+            yield piece
+        self._store(reply)
+
+    def outcome(self) -> dict[str, Any]:
+        """Tell the rest of a finished chat, as columns of `chat_detail`."""
+        return self._call.outcome() | {
+            "session_id": self.session_id,
+            "message_id": self._message_id,
+            "action": "answer",
+            "threshold": None,
+            "memory_ids": self.context.memory_ids,
+            "model": self._spec.name,
+        }
+
+    def _session(self, session_id: str | None, message: str | None) -> Row:
+        if session_id is None:
+            session_id = self._db.one(
+                "select mindful.session_start(title => $1) as session_id", ("text",), ((message or "")[:60],)
+            )["session_id"]
+        rows = self._db.rows(
+            "select session_id, system_prompt from mindful.session where tenant = mindful._tenant() and session_id = $1",
+            ("uuid",),
+            (session_id,),
+        )
+        if not rows:
+            raise UndefinedObjectError(
+                f"there is no session {session_id}", "Start one with session_start(), or look in mindful.session."
+            )
+        return rows[0]
+
+    def _pending(self, turns: Sequence[Row]) -> tuple[str, Sequence[Row]]:
+        if not turns or turns[0]["role"] != "user":
+            raise NotReadyError(
+                f"session {self.session_id} has no message that waits for an answer",
+                "Insert the user's message with message_insert, or pass it as message.",
+            )
+        return turns[0]["content"], turns[1:]
+
+    def _build(
+        self, session: Row, turns: Sequence[Row], message: str, sampling: Sampling, memories: int
+    ) -> Context:
+        generator = self._generator
+        system = session["system_prompt"] or self._spec.options.get("system_prompt", SYSTEM_PROMPT)
+        first = _part(generator, "system", "system", system)
+        last = _part(generator, "message", "user", message)
+        length = generator.context_length
+        room = length - min(sampling.max_tokens, length // 2) - first.tokens - last.tokens
+        shown = {row["id"] for row in turns}
+        recalled = _fitting(self._recall(message, shown, memories), room // 3)
+        room -= sum(part.tokens for part in recalled)
+        window = _fitting(
+            (
+                _part(generator, "turn", row["role"], row["content"], row["id"])
+                for row in turns
+                if row["role"] in ("user", "assistant")
+            ),
+            room,
+        )[::-1]
+        if window and window[0].role == "assistant":  # templates want the user to begin
+            window = window[1:]
+        return Context([first, *recalled, *window, last], self._spec.options.get("layout", LAYOUT))
+
+    def _recall(self, message: str, shown: set[int], memories: int) -> Iterator[Part]:
+        if memories == 0:
+            return
+        rows = self._db.rows(
+            "select id, content, role, score, similarity, bm25 from mindful.memory_recall($1, $2)",
+            ("text", "integer"),
+            (message, memories + len(shown) + 5),
+        )
+        # The model's own words are not evidence, and the question asked before is not its answer.
+        kept = [
+            row
+            for row in rows
+            if row["id"] not in shown
+            and row["role"] != "assistant"
+            and row["content"] != message
+            and (row["bm25"] is not None or row["similarity"] >= _RELATED)
+        ]
+        for row in kept[:memories]:
+            if row["score"] < _RELEVANT * kept[0]["score"]:
+                break
+            yield _part(self._generator, "memory", "user", row["content"], row["id"], row["score"])
+
+    def _store(self, reply: str) -> None:
+        outcome = self.outcome()
+        metadata = {key: outcome[key] for key in ("model", "confidence", "action", "memory_ids")}
+        # A reply of nothing but an end token is still a turn.
+        turns: list[dict[str, Any]] = [{"role": "assistant", "content": reply.strip() or "...", "metadata": metadata}]
+        if self._new_message is not None:
+            turns.insert(0, {"role": "user", "content": self._new_message})
+        ids = self._db.rows(
+            "select mindful.message_insert_many($1, $2) as id", ("uuid", "jsonb"), (self.session_id, json.dumps(turns))
+        )
+        self._message_id = ids[-1]["id"]
+
+
+def _part(
+    generator: Generator,
+    part: str,
+    role: str,
+    content: str,
+    memory_id: int | None = None,
+    score: float | None = None,
+) -> Part:
+    return Part(part, role, content, generator.count(content) + _MESSAGE_OVERHEAD, memory_id, score)
+
+
+def _fitting(parts: Iterator[Part], room: int) -> list[Part]:
+    """Take parts, best or newest first, for as long as they fit."""
+    kept: list[Part] = []
+    for part in parts:
+        room -= part.tokens
+        if room < 0:
+            break
+        kept.append(part)
+    return kept

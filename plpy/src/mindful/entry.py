@@ -1,0 +1,42 @@
+"""Entry points: the Python functions that bodies of SQL functions call."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from mindful.ports import Database
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def sql_function(function: Callable[Concatenate[Database, P], R]) -> Callable[P, R]:
+    """Give a function the backend's database as its first argument, and its errors a SQLSTATE and a hint.
+
+    The body of the SQL function imports the result by the SQL function's own name and passes its arguments on.
+    A generator function becomes one whose iteration is guarded in the same way.
+    """
+
+    # Errors are turned here and not in a helper's frame: PL/Python shows users every frame below the body.
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        from mindful import backend  # imports plpy, which only a server has
+
+        try:
+            return function(backend.database(), *args, **kwargs)
+        except backend.REPORTABLE as error:
+            raise backend.reported(error) from None
+
+    @functools.wraps(function)
+    def iterate(*args: P.args, **kwargs: P.kwargs) -> Iterator[Any]:
+        from mindful import backend
+
+        try:
+            yield from function(backend.database(), *args, **kwargs)  # type: ignore[misc]
+        except backend.REPORTABLE as error:
+            raise backend.reported(error) from None
+
+    return iterate if inspect.isgeneratorfunction(function) else call  # type: ignore[return-value]

@@ -1,0 +1,67 @@
+"""Errors that reach the user as SQL errors, with a SQLSTATE and a hint that says what to do."""
+
+from typing import ClassVar
+
+
+class MindfulError(Exception):
+    """An error that is reported with this class's SQLSTATE."""
+
+    sqlstate: ClassVar[str] = "XX000"
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class InvalidParameterError(MindfulError):
+    """invalid_parameter_value."""
+
+    sqlstate = "22023"
+
+
+class NullValueError(MindfulError):
+    """null_value_not_allowed."""
+
+    sqlstate = "22004"
+
+
+class UndefinedObjectError(MindfulError):
+    """undefined_object."""
+
+    sqlstate = "42704"
+
+
+class DuplicateObjectError(MindfulError):
+    """duplicate_object."""
+
+    sqlstate = "42710"
+
+
+class UndefinedFileError(MindfulError):
+    """undefined_file."""
+
+    sqlstate = "58P01"
+
+
+class CorruptedModelError(MindfulError):
+    """data_corrupted: a model file that cannot be loaded."""
+
+    sqlstate = "XX001"
+
+
+class ContextLengthError(MindfulError):
+    """program_limit_exceeded: more tokens than the model's context holds."""
+
+    sqlstate = "54000"
+
+
+class NotReadyError(MindfulError):
+    """object_not_in_prerequisite_state."""
+
+    sqlstate = "55000"
+
+
+class MissingPackageError(MindfulError):
+    """feature_not_supported: an optional Python package is not installed."""
+
+    sqlstate = "0A000"

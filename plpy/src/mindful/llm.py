@@ -1,0 +1,256 @@
+"""Language model functions: generate, stream, embed, count."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mindful import runtime
+from mindful.entry import sql_function
+from mindful.errors import ContextLengthError, InvalidParameterError, NullValueError
+from mindful.ports import Completion, Database, Generator, Message, ModelSpec, Sampling
+from mindful.vector import to_text
+
+LONGEST_TEXT = 1 << 20
+"""Bytes. Tokenizing cannot be interrupted, and no model here reads a longer text at once."""
+
+SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly."
+
+
+@sql_function
+def llm_generate(
+    db: Database,
+    prompt: str | None,
+    model: str | None,
+    max_tokens: int | None,
+    temperature: float | None,
+    seed: int | None,
+    system_prompt: str | None,
+    stop: Sequence[str] | None,
+    truncate: bool | None,
+) -> str | None:
+    """Answer a prompt."""
+    if prompt is None:
+        return None
+    call = _call(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+    return "".join(call.run(db))
+
+
+@sql_function
+def llm_generate_detail(
+    db: Database,
+    prompt: str | None,
+    model: str | None,
+    max_tokens: int | None,
+    temperature: float | None,
+    seed: int | None,
+    system_prompt: str | None,
+    stop: Sequence[str] | None,
+    truncate: bool | None,
+) -> dict[str, Any] | None:
+    """Answer a prompt, and tell what it cost and how sure the model was."""
+    if prompt is None:
+        return None
+    call = _call(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+    text = "".join(call.run(db))
+    return {"text": text, "model": call.spec.name} | call.outcome()
+
+
+@sql_function
+def llm_stream(
+    db: Database,
+    prompt: str | None,
+    model: str | None,
+    max_tokens: int | None,
+    temperature: float | None,
+    seed: int | None,
+    system_prompt: str | None,
+    stop: Sequence[str] | None,
+    truncate: bool | None,
+) -> Iterator[str]:
+    """Answer a prompt piece by piece."""
+    if prompt is not None:
+        call = _call(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+        yield from call.run(db)
+
+
+@sql_function
+def llm_embed(db: Database, content: str | None, model: str | None) -> str | None:
+    """Embed one text."""
+    if content is None:
+        return None
+    return to_text(embed_texts(db, [content], model)[0])
+
+
+@sql_function
+def llm_embed_many(
+    db: Database, contents: Sequence[str | None] | None, model: str | None
+) -> list[str | None] | None:
+    """Embed texts in batches; NULL for NULL."""
+    if contents is None:
+        return None
+    texts = [text for text in contents if text is not None]
+    vectors = map(to_text, embed_texts(db, texts, model) if texts else [])
+    return [None if text is None else next(vectors) for text in contents]
+
+
+@sql_function
+def llm_token_count(db: Database, content: str | None, model: str | None) -> int | None:
+    """Count the tokens of a text."""
+    if content is None:
+        return None
+    _check_length("content", content)
+    return runtime.generator(db, model)[1].count(content)
+
+
+def embed_texts(db: Database, texts: Sequence[str], model: str | None) -> list[Sequence[float]]:
+    """Embed texts that are not NULL."""
+    for text in texts:
+        if not text.strip():
+            raise InvalidParameterError("content is empty", "Give a text with at least one visible character.")
+    return runtime.embedder(db, model)[1].embed(texts, db)
+
+
+class Call:
+    """One call of a generator, from its prompt to its row in `generation`."""
+
+    def __init__(
+        self, spec: ModelSpec, generator: Generator, tokens: Sequence[int], sampling: Sampling
+    ) -> None:
+        self.spec = spec
+        self._generator = generator
+        self._tokens = tokens
+        self._sampling = sampling
+        self._completion = Completion()
+
+    def run(self, db: Database, memory_ids: Sequence[int] = ()) -> Iterator[str]:
+        """Yield the answer as it is made, then log the call."""
+        yield from self._generator.stream(self._tokens, self._sampling, self._completion, db)
+        self._log(db, memory_ids)
+
+    def outcome(self) -> dict[str, Any]:
+        """Tell what a finished call cost and how sure the model was, as columns of `generation_detail`."""
+        done = self._completion
+        return {
+            "prompt_tokens": done.prompt_tokens,
+            "cached_tokens": done.cached_tokens,
+            "completion_tokens": len(done.logprobs),
+            "finish_reason": done.finish_reason,
+            "confidence": confidence(done),
+            "signals": json.dumps(signals(done)),
+            "first_token_ms": done.first_token_ms,
+            "total_ms": done.total_ms,
+        }
+
+    def _log(self, db: Database, memory_ids: Sequence[int]) -> None:
+        columns: dict[str, tuple[str, Any]] = {
+            "model": ("text", self.spec.name),
+            "model_sha256": ("text", self.spec.sha256),
+            "temperature": ("real", self._sampling.temperature),
+            "seed": ("integer", self._sampling.seed),
+            "max_tokens": ("integer", self._sampling.max_tokens),
+            "prompt_sha256": ("text", hashlib.sha256(repr(self._tokens).encode()).hexdigest()),
+            "memory_ids": ("bigint[]", list(memory_ids)),
+            "token_logprobs": ("real[]", self._completion.logprobs),
+        }
+        types = {"confidence": "real", "signals": "jsonb", "finish_reason": "text"}
+        for name, value in self.outcome().items():
+            columns[name] = (types.get(name, "real" if name.endswith("_ms") else "integer"), value)
+        places = ", ".join(f"${at}" for at in range(1, len(columns) + 1))
+        # A standby or a read-only transaction can generate, but keeps no record of it.
+        db.rows(
+            f"""insert into mindful.generation ({", ".join(columns)}) select {places}
+                where not pg_catalog.current_setting('transaction_read_only')::boolean""",
+            [type_name for type_name, _ in columns.values()],
+            [value for _, value in columns.values()],
+        )
+
+
+def confidence(completion: Completion) -> float:
+    """Geometric mean of the tokens' probabilities, exp(mean log p): in (0, 1], uncalibrated."""
+    if not completion.logprobs:
+        return 0.0
+    return math.exp(math.fsum(completion.logprobs) / len(completion.logprobs))
+
+
+def signals(completion: Completion) -> dict[str, float]:
+    """Sum up the tokens' signals: log-probabilities and entropies in nats, margins as probabilities."""
+    if not completion.logprobs:
+        return {"tokens": 0}
+    count, total = len(completion.logprobs), math.fsum(completion.logprobs)
+    values = {
+        "logprob_sum": total,
+        "logprob_mean": total / count,
+        "logprob_min": min(completion.logprobs),
+        "logprob_first": completion.logprobs[0],
+        "entropy_mean": math.fsum(completion.entropies) / count,
+        "entropy_max": max(completion.entropies),
+        "margin_min": min(completion.margins),
+        "tokens": count,
+    }
+    return {name: round(value, 6) for name, value in values.items()}
+
+
+def sampling_of(
+    max_tokens: int | None, temperature: float | None, seed: int | None, stop: Sequence[str] | None = ()
+) -> Sampling:
+    """Check the arguments that say how to sample."""
+    if max_tokens is None or temperature is None:
+        raise NullValueError("max_tokens and temperature must not be null", "Leave them out for the defaults.")
+    if max_tokens < 1:
+        raise InvalidParameterError(f"max_tokens is {max_tokens}", "It must be at least 1.")
+    if not 0 <= temperature <= 10:
+        raise InvalidParameterError(f"temperature is {temperature}", "It must be between 0 and 10.")
+    if seed is not None and seed < 0:
+        raise InvalidParameterError(f"seed is {seed}", "It must not be negative.")
+    return Sampling(max_tokens, temperature, seed, tuple(filter(None, stop or ())))
+
+
+def _call(
+    db: Database,
+    prompt: str,
+    model: str | None,
+    max_tokens: int | None,
+    temperature: float | None,
+    seed: int | None,
+    system_prompt: str | None,
+    stop: Sequence[str] | None,
+    truncate: bool | None,
+) -> Call:
+    sampling = sampling_of(max_tokens, temperature, seed, stop)
+    if not prompt.strip():
+        raise InvalidParameterError("prompt is empty", "Give a text with at least one visible character.")
+    _check_length("prompt", prompt)
+    spec, generator = runtime.generator(db, model)
+    system = spec.options.get("system_prompt", SYSTEM_PROMPT) if system_prompt is None else system_prompt
+    tokens = _encode(generator, system, prompt)
+    room = generator.context_length - min(sampling.max_tokens, generator.context_length // 2)
+    if truncate and len(tokens) > room:
+        kept = generator.count(prompt) - (len(tokens) - room)
+        tokens = _encode(generator, system, generator.truncate(prompt, max(kept, 1)))
+    check_fits(tokens, generator)
+    return Call(spec, generator, tokens, sampling)
+
+
+def _encode(generator: Generator, system: str, prompt: str) -> list[int]:
+    messages = [Message("system", system)] if system else []
+    return generator.encode([*messages, Message("user", prompt)])
+
+
+def check_fits(tokens: Sequence[int], generator: Generator) -> None:
+    """Raise unless the prompt leaves room for at least one token of answer."""
+    if len(tokens) >= generator.context_length:
+        raise ContextLengthError(
+            f"the prompt has {len(tokens)} tokens, the model's context holds {generator.context_length}",
+            "Shorten it, pass truncate => true to have its end cut, "
+            "or register the model with a larger option context_length.",
+        )
+
+
+def _check_length(name: str, text: str) -> None:
+    size = len(text.encode("utf-8", errors="replace"))
+    if size > LONGEST_TEXT:
+        raise ContextLengthError(f"{name} has {size} bytes, more than {LONGEST_TEXT}", "Split it.")

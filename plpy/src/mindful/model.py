@@ -1,0 +1,66 @@
+"""The registry of models: the table `model`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from mindful import providers, runtime
+from mindful.entry import sql_function
+from mindful.errors import DuplicateObjectError, InvalidParameterError, NullValueError
+from mindful.ports import Database, ModelFacts
+
+
+@sql_function
+def model_register(
+    db: Database,
+    name: str | None,
+    kind: str | None,
+    provider: str | None,
+    source: str | None,
+    options: str | None,
+    granted_to: Sequence[str] | None,
+) -> str:
+    """Check a model's files by loading them once, and enter the model."""
+    if name is None or kind is None or provider is None or source is None:
+        raise NullValueError("name, kind, provider and source must not be null", "Give all four.")
+    if kind not in providers.KINDS:
+        raise InvalidParameterError(f'there is no kind "{kind}"', f"Kinds are {', '.join(providers.KINDS)}.")
+    if db.rows("select from mindful.model where name = $1", ("text",), (name,)):
+        raise DuplicateObjectError(
+            f'there is a model "{name}" already', "Choose another name; models are listed in mindful.model."
+        )
+    settings = json.loads(options or "{}")
+    if not isinstance(settings, dict):
+        raise InvalidParameterError("options is no JSON object", 'Give an object, such as {"context_length": 2048}.')
+    facts = providers.module(provider).inspect(kind, source, settings)
+    _insert(db, (name, kind, provider, source, json.dumps(settings)), granted_to, facts)
+    if kind == "embedder":
+        db.rows("select mindful._embedding_table_create($1, $2)", ("text", "integer"), (name, facts.dims))
+    return name
+
+
+@sql_function
+def model_unload(db: Database, name: str | None) -> int:
+    """Give back the memory of one model, or of all, in this backend."""
+    return runtime.unload(name)
+
+
+def _insert(
+    db: Database, identity: tuple[str, ...], granted_to: Sequence[str] | None, facts: ModelFacts
+) -> None:
+    db.rows(
+        """insert into mindful.model (name, kind, provider, source, options, granted_to,
+                                      sha256, context_length, dims, licence, is_default)
+           select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+               not exists (select from mindful.model m where m.kind = $2 and m.is_default)""",
+        ("text", "text", "text", "text", "jsonb", "text[]", "text", "integer", "integer", "text"),
+        (
+            *identity,
+            ["mindful_user"] if granted_to is None else list(granted_to),
+            facts.sha256,
+            facts.context_length,
+            facts.dims,
+            facts.licence,
+        ),
+    )

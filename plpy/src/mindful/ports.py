@@ -1,0 +1,135 @@
+"""What the layers of mindful ask of each other: the database, the models, and the values between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Row = Mapping[str, Any]
+Vector = Sequence[float]
+
+
+class Interrupts(Protocol):
+    """A way to learn, between two pieces of work, that the user no longer waits for the result."""
+
+    def check(self) -> None:
+        """Raise if a cancel, a time-out or a termination is pending."""
+
+    def pending(self) -> bool:
+        """Tell the same without raising; safe to call from within a C library's callback."""
+
+
+class Database(Interrupts, Protocol):
+    """SQL as the calling role, inside its transaction."""
+
+    def rows(self, sql: str, types: Sequence[str] = (), arguments: Sequence[Any] = ()) -> list[Row]:
+        """Run one statement with arguments $1.. of the named types."""
+
+    def one(self, sql: str, types: Sequence[str] = (), arguments: Sequence[Any] = ()) -> Row:
+        """Run a statement that yields at least one row, and return its first."""
+
+    def warning(self, message: str, hint: str) -> None:
+        """Tell the client something that is not an error."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a conversation, as chat templates name its parts."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to choose tokens. Temperature 0 is greedy; a seed makes the whole call repeatable."""
+
+    max_tokens: int = 256
+    temperature: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+@dataclass
+class Completion:
+    """What became known while a text was generated; filled by the model's token loop.
+
+    The arrays hold one value a sampled token, the end token included, read from the raw logits (temperature 1)
+    whatever the sampling was: its log-probability, the entropy of the distribution (nats), and the difference
+    between the two best probabilities.
+    """
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    finish_reason: str = "length"
+    first_token_ms: float | None = None
+    total_ms: float = 0.0
+    logprobs: list[float] = field(default_factory=list)
+    entropies: list[float] = field(default_factory=list)
+    margins: list[float] = field(default_factory=list)
+
+
+class Generator(Protocol):
+    """A loaded language model."""
+
+    context_length: int
+
+    def count(self, text: str) -> int:
+        """Count the tokens of a text, without special tokens."""
+
+    def truncate(self, text: str, tokens: int) -> str:
+        """Return the longest beginning of the text that has at most this many tokens."""
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """Render messages with the model's chat template, ready for its answer, as tokens."""
+
+    def stream(
+        self, tokens: Sequence[int], sampling: Sampling, completion: Completion, interrupts: Interrupts
+    ) -> Iterator[str]:
+        """Continue the tokens, yielding text as it is made; never half a character or part of a stop string."""
+
+    def next_logprobs(
+        self, tokens: Sequence[int], candidates: Sequence[str], interrupts: Interrupts
+    ) -> list[float]:
+        """Log-probability of the first token of each candidate, as the next token."""
+
+    def close(self) -> None:
+        """Give the memory back."""
+
+
+class Embedder(Protocol):
+    """A loaded embedding model."""
+
+    dims: int
+
+    def embed(self, texts: Sequence[str], interrupts: Interrupts) -> list[Vector]:
+        """Embed texts as unit vectors of `dims` numbers; texts past the model's context are cut."""
+
+    def count(self, text: str) -> int:
+        """Count the tokens of a text, without special tokens."""
+
+    def close(self) -> None:
+        """Give the memory back."""
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """One row of the table `model`: what is needed to load it."""
+
+    name: str
+    kind: str
+    provider: str
+    source: str
+    sha256: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a provider learns from a model's files when it is registered."""
+
+    sha256: str
+    context_length: int | None
+    dims: int | None
+    licence: str | None

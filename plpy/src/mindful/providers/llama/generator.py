@@ -1,0 +1,180 @@
+"""The token loop: a language model of llama.cpp, with one KV cache a backend."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mindful.errors import CorruptedModelError
+from mindful.ports import Completion, Interrupts, Message, Sampling
+from mindful.providers.llama.library import ABORTED, last_error, llama, np
+from mindful.providers.llama.signals import SignalReader
+from mindful.providers.llama.template import ChatTemplate
+from mindful.providers.llama.weights import Weights
+from mindful.text import TextStream
+
+_BATCH = 512
+_SLOW_TOKEN_S = 0.05
+
+
+class LlamaGenerator:
+    """A generator whose KV cache serves the longest prefix that a prompt shares with what was seen before."""
+
+    def __init__(self, weights: Weights, context_length: int, threads: int) -> None:
+        self.context_length = context_length
+        self._weights = weights
+        params = llama.llama_context_default_params()
+        params.n_ctx = context_length
+        params.n_batch = params.n_ubatch = min(_BATCH, context_length)
+        params.n_threads = params.n_threads_batch = threads
+        params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        params.no_perf = True
+        self._context = llama.llama_init_from_model(weights.model, params)
+        if not self._context:
+            raise CorruptedModelError(
+                f"llama.cpp cannot make a context of {context_length} tokens: {last_error()}",
+                "Register the model with a smaller option context_length.",
+            )
+        self._memory = llama.llama_get_memory(self._context)
+        self._template = ChatTemplate(weights)
+        self._signals = SignalReader(weights.vocabulary_size)
+        self._cached: list[int] = []  # the tokens whose keys and values the cache holds
+        self._holder: object = None  # the stream that evaluated last
+        self._slow = False
+
+    def count(self, text: str) -> int:
+        """Count the tokens of a text, without special tokens."""
+        return len(self._weights.tokenize(text))
+
+    def truncate(self, text: str, tokens: int) -> str:
+        """Return the longest beginning of the text that has at most this many tokens."""
+        kept = self._weights.tokenize(text)[:tokens]
+        return b"".join(map(self._weights.piece, kept)).decode(errors="ignore")
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """Render messages with the model's chat template, ready for its answer, as tokens."""
+        return self._template.encode(messages)
+
+    def stream(
+        self, tokens: Sequence[int], sampling: Sampling, completion: Completion, interrupts: Interrupts
+    ) -> Iterator[str]:
+        """Continue the tokens, yielding text as it is made."""
+        started = time.perf_counter()
+        context, text, holder = list(tokens), TextStream(sampling.stop), object()
+        completion.prompt_tokens = len(context)
+        # Batch shapes differ with a warm cache and with them the last bits of the logits: a seed asks for repetition.
+        completion.cached_tokens = self._evaluate(context, interrupts, reuse=sampling.seed is None)
+        self._holder = holder
+        with _sampler(sampling) as sampler:
+            for _ in range(min(sampling.max_tokens, self.context_length - len(context))):
+                if self._holder is not holder:  # another stream of this backend ran while ours was suspended
+                    self._evaluate(context, interrupts)
+                    self._holder = holder
+                token: int = llama.llama_sampler_sample(sampler, self._context, -1)
+                self._signals.read(self._logits(), token, completion)
+                completion.total_ms = (time.perf_counter() - started) * 1000
+                completion.first_token_ms = completion.first_token_ms or completion.total_ms
+                if self._weights.ends(token):
+                    completion.finish_reason = "stop"
+                    break
+                context.append(token)
+                if shown := text.push(self._weights.piece(token)):
+                    yield shown
+                if text.stopped:
+                    completion.finish_reason = "stop"
+                    break
+                if self._holder is holder and len(context) < self.context_length:
+                    self._append([token], interrupts)
+        completion.total_ms = (time.perf_counter() - started) * 1000
+        if rest := text.flush():
+            yield rest
+
+    def next_logprobs(
+        self, tokens: Sequence[int], candidates: Sequence[str], interrupts: Interrupts
+    ) -> list[float]:
+        """Log-probability of the first token of each candidate, as the next token."""
+        self._evaluate(list(tokens), interrupts)
+        self._holder = None
+        logits = self._logits().astype(np.float64)
+        log_total = logits.max() + np.log(np.exp(logits - logits.max()).sum())
+        return [float(logits[self._weights.tokenize(text)[0]] - log_total) for text in candidates]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        llama.llama_free(self._context)
+        self._weights.close()
+
+    def _evaluate(self, tokens: list[int], interrupts: Interrupts, reuse: bool = True) -> int:
+        """Make the cache hold just these tokens, and return how many it held already."""
+        # The last token is always evaluated: its logits are what comes next.
+        shared = _common_prefix(self._cached, tokens[:-1]) if reuse else 0
+        self._keep(shared)
+        shared = len(self._cached)
+        self._append(tokens[shared:], interrupts)
+        return shared
+
+    def _append(self, tokens: Sequence[int], interrupts: Interrupts) -> None:
+        for start in range(0, len(tokens), _BATCH):
+            part = tokens[start : start + _BATCH]
+            interrupts.check()
+            self._decode(part, interrupts)
+            self._cached.extend(part)
+
+    def _decode(self, tokens: Sequence[int], interrupts: Interrupts) -> None:
+        # The callback runs once a graph node: nothing beside a batch, a few per cent of a small model's token.
+        watched = len(tokens) > 1 or self._slow
+        callback = llama.ggml_abort_callback((lambda _data: interrupts.pending()) if watched else 0)
+        llama.llama_set_abort_callback(self._context, callback, None)
+        array = (llama.llama_token * len(tokens))(*tokens)
+        started = time.perf_counter()
+        status = llama.llama_decode(self._context, llama.llama_batch_get_one(array, len(tokens)))
+        if len(tokens) == 1:
+            self._slow = time.perf_counter() - started > _SLOW_TOKEN_S
+        if status != 0:
+            self._keep(len(self._cached))
+            interrupts.check()
+            reason = "it was aborted" if status == ABORTED else last_error()
+            raise CorruptedModelError(f"llama.cpp failed to evaluate {len(tokens)} tokens: {reason}")
+
+    def _keep(self, tokens: int) -> None:
+        """Drop from the cache what stands after its first `tokens` tokens."""
+        if tokens and llama.llama_memory_seq_rm(self._memory, 0, tokens, -1):
+            del self._cached[tokens:]
+        else:  # some architectures cannot forget a part
+            llama.llama_memory_clear(self._memory, False)
+            self._cached.clear()
+
+    def _logits(self) -> Any:
+        pointer = llama.llama_get_logits_ith(self._context, -1)
+        return np.ctypeslib.as_array(pointer, shape=(self._weights.vocabulary_size,))
+
+
+@contextlib.contextmanager
+def _sampler(sampling: Sampling) -> Iterator[ctypes.c_void_p]:
+    """Build llama.cpp's sampler chain: greedy at temperature 0, else its usual top-k, top-p and min-p."""
+    chain = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
+    if sampling.temperature == 0:
+        parts = [llama.llama_sampler_init_greedy()]
+    else:
+        seed = llama.LLAMA_DEFAULT_SEED if sampling.seed is None else sampling.seed
+        parts = [
+            llama.llama_sampler_init_top_k(40),
+            llama.llama_sampler_init_top_p(0.95, 1),
+            llama.llama_sampler_init_min_p(0.05, 1),
+            llama.llama_sampler_init_temp(sampling.temperature),
+            llama.llama_sampler_init_dist(seed),
+        ]
+    for part in parts:
+        llama.llama_sampler_chain_add(chain, part)
+    try:
+        yield chain
+    finally:
+        llama.llama_sampler_free(chain)
+
+
+def _common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(left), len(right)))

@@ -1,0 +1,32 @@
+"""How sure the model was of each token, read from its raw logits while it generates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mindful.ports import Completion
+from mindful.providers.llama.library import np
+
+
+class SignalReader:
+    """Computes per-token signals in two buffers that are made once: about 0.2 ms for 49,152 logits."""
+
+    def __init__(self, vocabulary_size: int) -> None:
+        self._shifted = np.empty(vocabulary_size, dtype=np.float32)
+        self._weights = np.empty(vocabulary_size, dtype=np.float32)
+
+    def read(self, logits: Any, token: int, completion: Completion) -> None:
+        """Append log-probability, entropy and margin of the distribution that `token` was sampled from.
+
+        With shifted logits s = z - max z and Z = sum exp s: log p(t) = s_t - ln Z, H = ln Z - sum(exp(s) s) / Z,
+        and the margin p_1 - p_2 = (1 - exp s_2) / Z.
+        """
+        best = int(logits.argmax())
+        np.subtract(logits, logits[best], out=self._shifted)
+        np.exp(self._shifted, out=self._weights)
+        total = float(self._weights.sum())
+        log_total = float(np.log(total))
+        completion.logprobs.append(float(self._shifted[token]) - log_total)
+        completion.entropies.append(log_total - float(self._weights @ self._shifted) / total)
+        self._weights[best] = 0.0
+        completion.margins.append((1.0 - float(self._weights.max())) / total)

@@ -1,0 +1,80 @@
+"""Chat templates: conversation to tokens, with nobody's words read as control tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NoReturn
+
+from jinja2 import Template
+from jinja2.exceptions import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from mindful.errors import InvalidParameterError
+from mindful.ports import Message
+from mindful.providers.llama.library import llama
+from mindful.providers.llama.weights import Weights
+
+# PostgreSQL's text cannot hold NUL, so no content can look like a mark.
+_MARK = re.compile("\0(\\d+)\0")
+
+
+class ChatTemplate:
+    """The template of a model's file, applied with a mark in each content's place.
+
+    Only the template's own text is tokenized with control tokens on, so a user who writes <|im_end|> has written
+    just that.
+    """
+
+    def __init__(self, weights: Weights) -> None:
+        self._weights = weights
+        self._bos = self._token_text(llama.llama_vocab_bos(weights.vocabulary))
+        self._eos = self._token_text(llama.llama_vocab_eos(weights.vocabulary))
+        self._adds_bos = bool(llama.llama_vocab_get_add_bos(weights.vocabulary))
+        self._template = _compile(weights.chat_template())
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """Render messages, ready for the model's answer, as tokens."""
+        marked = [{"role": message.role, "content": f"\0{at}\0"} for at, message in enumerate(messages)]
+        try:
+            rendered = self._template.render(
+                messages=marked,
+                add_generation_prompt=True,
+                bos_token=self._bos,
+                eos_token=self._eos,
+                raise_exception=_refuse,
+            )
+        except TemplateError as error:
+            roles = ", ".join(message.role for message in messages)
+            raise InvalidParameterError(
+                f"the model's chat template refuses this conversation: {error}",
+                f"The roles were: {roles}. Many templates want user and assistant in turn.",
+            ) from None
+        tokens: list[int] = []
+        for at, part in enumerate(_MARK.split(rendered)):
+            if at % 2:
+                tokens += self._weights.tokenize(messages[int(part)].content)
+            elif part:
+                tokens += self._weights.tokenize(part, special=True)
+        if self._adds_bos and self._bos and not rendered.startswith(self._bos):
+            tokens.insert(0, llama.llama_vocab_bos(self._weights.vocabulary))
+        return tokens
+
+    def _token_text(self, token: int) -> str:
+        if token < 0:
+            return ""
+        return str(llama.llama_vocab_get_text(self._weights.vocabulary, token).decode(errors="replace"))
+
+
+def _compile(source: str | None) -> Template:
+    # A sandbox, because the template comes with a file that somebody made.
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(source or _PLAIN)
+
+
+_PLAIN = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
+"""For a base model, whose file carries no template."""
+
+
+def _refuse(message: str) -> NoReturn:
+    raise TemplateError(message)

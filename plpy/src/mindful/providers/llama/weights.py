@@ -1,0 +1,75 @@
+"""A GGUF file: its mmapped weights, its vocabulary, its metadata."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+from mindful.errors import CorruptedModelError, UndefinedFileError
+from mindful.providers.llama.library import last_error, llama
+
+
+class Weights:
+    """A model file mapped into memory, where all backends share one copy of it."""
+
+    def __init__(self, source: str) -> None:
+        if not Path(source).is_file():
+            raise UndefinedFileError(
+                f'there is no model file "{source}"',
+                "The path must be absolute and readable by the operating system user of the server.",
+            )
+        params = llama.llama_model_default_params()
+        params.use_mmap, params.use_mlock, params.n_gpu_layers = True, False, 0
+        self.model = llama.llama_model_load_from_file(source.encode(), params)
+        if not self.model:
+            raise CorruptedModelError(
+                f'the model file "{source}" cannot be loaded: {last_error()}',
+                "The file may be truncated or of a format that this llama.cpp does not know; copy it again.",
+            )
+        self.vocabulary = llama.llama_model_get_vocab(self.model)
+        self.vocabulary_size: int = llama.llama_vocab_n_tokens(self.vocabulary)
+        self.trained_context: int = llama.llama_model_n_ctx_train(self.model)
+        self._piece = ctypes.create_string_buffer(512)
+
+    def metadata(self, key: str) -> str | None:
+        """Return a value of the file's metadata as text."""
+        buffer = ctypes.create_string_buffer(1 << 16)
+        length = llama.llama_model_meta_val_str(self.model, key.encode(), buffer, len(buffer))
+        return None if length < 0 else buffer.value.decode(errors="replace")
+
+    def chat_template(self) -> str | None:
+        """Return the Jinja template that renders a conversation for this model."""
+        template = llama.llama_model_chat_template(self.model, None)
+        return template.decode() if template else None
+
+    def tokenize(self, text: str, *, special: bool = False, surround: bool = False) -> list[int]:
+        """Turn text into tokens.
+
+        Args:
+            text: what to tokenize.
+            special: read control tokens such as <|im_end|> in the text; never for a user's words.
+            surround: add the tokens that the model wants at the beginning and the end.
+        """
+        data = text.encode("utf-8", errors="replace")
+        size = len(data) + 2
+        while True:
+            tokens = (llama.llama_token * size)()
+            count = llama.llama_tokenize(self.vocabulary, data, len(data), tokens, size, surround, special)
+            if count >= 0:
+                return list(tokens[:count])
+            size = -count
+
+    def piece(self, token: int) -> bytes:
+        """Return a token's bytes; control tokens have none."""
+        length = llama.llama_token_to_piece(
+            self.vocabulary, token, self._piece, len(self._piece), 0, False
+        )
+        return bytes(self._piece.raw[: max(length, 0)])
+
+    def ends(self, token: int) -> bool:
+        """Tell whether a token ends the model's answer."""
+        return bool(llama.llama_vocab_is_eog(self.vocabulary, token))
+
+    def close(self) -> None:
+        """Unmap the file."""
+        llama.llama_model_free(self.model)

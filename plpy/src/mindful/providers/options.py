@@ -1,0 +1,39 @@
+"""Options of a registered model, checked; and the identity of its files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mindful.errors import InvalidParameterError
+
+
+def integer(options: Mapping[str, Any], key: str, default: int, low: int, high: int) -> int:
+    """Read a whole number between two bounds."""
+    value = options.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidParameterError(
+            f"option {key} is {value!r}", f"It must be a whole number between {low} and {high}."
+        )
+    return value
+
+
+def file_sha256(path: str) -> str:
+    """Hash a file's contents."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_known(options: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Refuse options that nothing would read."""
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise InvalidParameterError(f"there is no option {unknown[0]}", f"Options are {', '.join(known)}.")
+    for key in ("system_prompt", "layout"):
+        if not isinstance(options.get(key, ""), str):
+            raise InvalidParameterError(f"option {key} is no text", "Give a JSON string.")
+    layout = options.get("layout", "{memories}{message}")
+    if "{memories}" not in layout or "{message}" not in layout:
+        raise InvalidParameterError("option layout lacks a placeholder", "It must hold {memories} and {message}.")

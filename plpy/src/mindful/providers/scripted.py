@@ -1,0 +1,123 @@
+"""Deterministic models that follow a script, for tests: no file, no library."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mindful.errors import InvalidParameterError
+from mindful.ports import Completion, Embedder, Generator, Interrupts, Message, ModelFacts, ModelSpec, Sampling, Vector
+from mindful.providers.options import integer
+from mindful.text import TextStream
+
+_WORD = re.compile(r"\s*\S+|\s+$")
+
+
+class ScriptedGenerator:
+    """Answers by the first pattern of its option `replies` that is found in the prompt, else by `default`.
+
+    A token is a word with the space before it. The option `logprob` is every token's log-probability.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.context_length = integer(options, "context_length", 2048, 16, 1 << 20)
+        self._replies = [(re.compile(pattern), reply) for pattern, reply in options.get("replies", [])]
+        self._default = str(options.get("default", "I do not know."))
+        self._logprob = float(options.get("logprob", -0.1))
+        self._words: list[str] = []
+
+    def count(self, text: str) -> int:
+        """Count words."""
+        return len(_WORD.findall(text))
+
+    def truncate(self, text: str, tokens: int) -> str:
+        """Return the first words of a text."""
+        return "".join(_WORD.findall(text)[:tokens])
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """Number the words of all messages."""
+        words = [word for message in messages for word in _WORD.findall(f"{message.role}: {message.content}\n")]
+        self._words.extend(dict.fromkeys(word for word in words if word not in self._words))
+        return [self._words.index(word) for word in words]
+
+    def stream(
+        self, tokens: Sequence[int], sampling: Sampling, completion: Completion, interrupts: Interrupts
+    ) -> Iterator[str]:
+        """Yield the scripted reply word by word."""
+        prompt = "".join(self._words[token] for token in tokens)
+        reply = next((text for pattern, text in self._replies if pattern.search(prompt)), self._default)
+        completion.prompt_tokens, completion.first_token_ms = len(tokens), 0.0
+        words, text = _WORD.findall(reply), TextStream(sampling.stop)
+        completion.finish_reason = "stop" if len(words) < sampling.max_tokens else "length"
+        for word in words[: sampling.max_tokens]:
+            interrupts.check()
+            completion.logprobs.append(self._logprob)
+            completion.entropies.append(-self._logprob)
+            completion.margins.append(math.exp(self._logprob))
+            if shown := text.push(word.encode()):
+                yield shown
+            if text.stopped:
+                completion.finish_reason = "stop"
+                break
+        if rest := text.flush():
+            yield rest
+
+    def next_logprobs(
+        self, tokens: Sequence[int], candidates: Sequence[str], interrupts: Interrupts
+    ) -> list[float]:
+        """Give the candidate that the script would answer the scripted log-probability, the others the rest."""
+        answer = "".join(self.stream(tokens, Sampling(), Completion(), interrupts))
+        rest = math.log(max(1 - math.exp(self._logprob), 1e-9) / max(len(candidates) - 1, 1))
+        return [self._logprob if answer.startswith(text.strip()) else rest for text in candidates]
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
+class ScriptedEmbedder:
+    """Embeds a text as the sum of its words' hashes: texts that share words are near."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.dims = integer(options, "dims", 64, 1, 2000)
+
+    def embed(self, texts: Sequence[str], interrupts: Interrupts) -> list[Vector]:
+        """Embed texts as unit vectors."""
+        interrupts.check()
+        return [self._embed(text) for text in texts]
+
+    def count(self, text: str) -> int:
+        """Count words."""
+        return len(text.split())
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+    def _embed(self, text: str) -> Vector:
+        vector = [1e-6] * self.dims
+        for word in re.findall(r"\w+", text.lower()):
+            digest = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
+            vector[digest % self.dims] += 1.0
+        norm = math.hypot(*vector)
+        return [value / norm for value in vector]
+
+
+def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
+    """Check a script."""
+    model = load(ModelSpec("", kind, "scripted", source, "", options))
+    digest = hashlib.sha256(repr(sorted(options.items())).encode()).hexdigest()
+    if isinstance(model, ScriptedEmbedder):
+        return ModelFacts(digest, None, model.dims, None)
+    return ModelFacts(digest, model.context_length, None, None)
+
+
+def load(spec: ModelSpec) -> Generator | Embedder:
+    """Make a scripted model."""
+    try:
+        if spec.kind == "embedder":
+            return ScriptedEmbedder(spec.options)
+        return ScriptedGenerator(spec.options)
+    except (re.error, TypeError, ValueError) as error:
+        raise InvalidParameterError(f"the script is broken: {error}", "replies is [[pattern, reply], ...].") from None

@@ -1,0 +1,93 @@
+"""Embedders of sentence-transformers: any Hugging Face folder, and the reference for other providers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mindful.errors import CorruptedModelError, InvalidParameterError, MissingPackageError, UndefinedFileError
+from mindful.ports import Embedder, Generator, Interrupts, ModelFacts, ModelSpec, Vector
+from mindful.providers.options import check_known, file_sha256, integer
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+_BATCH = 8
+"""Texts between two looks at pending cancels."""
+
+
+class SentenceEmbedder:
+    """A sentence-transformers model on the CPU."""
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        self._model = model
+        self.dims = len(model.encode("dimensions"))
+
+    def embed(self, texts: Sequence[str], interrupts: Interrupts) -> list[Vector]:
+        """Embed texts as unit vectors."""
+        order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
+        vectors: list[Vector] = [()] * len(texts)
+        for start in range(0, len(order), _BATCH):
+            interrupts.check()
+            part = order[start : start + _BATCH]
+            rows = self._model.encode(
+                [texts[at] for at in part], batch_size=_BATCH, normalize_embeddings=True, show_progress_bar=False
+            )
+            for at, row in zip(part, rows, strict=True):
+                vectors[at] = row.tolist()
+        return vectors
+
+    def count(self, text: str) -> int:
+        """Count the tokens of a text, without special tokens."""
+        return len(self._model.tokenizer.encode(text, add_special_tokens=False))
+
+    def close(self) -> None:
+        """Let the garbage collector have the weights."""
+        del self._model
+
+
+def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
+    """Load a folder once, and tell what it holds."""
+    if kind != "embedder":
+        raise InvalidParameterError(
+            f"sentence_transformers has no {kind}", "Register it as an embedder, or a GGUF file with llama_cpp."
+        )
+    check_known(options, ("threads",))
+    model = _open(source, options)
+    weights = next(iter(sorted(Path(source).glob("*.safetensors"))), Path(source) / "config.json")
+    return ModelFacts(
+        sha256=file_sha256(str(weights)),
+        context_length=model.max_seq_length,
+        dims=SentenceEmbedder(model).dims,
+        licence=None,
+    )
+
+
+def load(spec: ModelSpec) -> Generator | Embedder:
+    """Load a registered folder."""
+    return SentenceEmbedder(_open(spec.source, spec.options))  # type: ignore[return-value]
+
+
+def _open(source: str, options: Mapping[str, Any]) -> SentenceTransformer:
+    if not Path(source).is_absolute() or not Path(source, "config.json").is_file():
+        raise UndefinedFileError(
+            f'there is no model folder "{source}"',
+            "The path must be absolute, hold a config.json, and be readable by the server's operating system user.",
+        )
+    try:
+        import torch
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise MissingPackageError(
+            f"the provider sentence_transformers is not installed: {error}",
+            "Install pg-mindful[sentence-transformers] into the server's Python environment, and reconnect.",
+        ) from None
+    # Threads of torch spin while they wait, and a database shares its cores.
+    torch.set_num_threads(integer(options, "threads", 1, 1, 64))
+    try:
+        return SentenceTransformer(source, device="cpu", local_files_only=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise CorruptedModelError(
+            f'the model folder "{source}" cannot be loaded: {error}', "Copy it again, with all its files."
+        ) from None

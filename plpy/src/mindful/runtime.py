@@ -1,0 +1,82 @@
+"""What one backend keeps between calls: its loaded models. A cache only; nothing here is missed when lost."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+
+from mindful import providers
+from mindful.errors import NotReadyError, UndefinedObjectError
+from mindful.ports import Database, Embedder, Generator, ModelSpec
+from mindful.process import private_bytes
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model in this backend's memory."""
+
+    spec: ModelSpec
+    model: Generator | Embedder
+    load_ms: float
+    private_bytes: int
+
+
+_loaded: dict[str, Loaded] = {}
+
+
+def loaded() -> list[Loaded]:
+    """List the models that this backend holds."""
+    return list(_loaded.values())
+
+
+def generator(db: Database, name: str | None) -> tuple[ModelSpec, Generator]:
+    """Return the named generator, or the default one, loading it at its first use."""
+    spec = find(db, "generator", name)
+    return spec, _load(spec)  # type: ignore[return-value]
+
+
+def embedder(db: Database, name: str | None) -> tuple[ModelSpec, Embedder]:
+    """Return the named embedder, or the default one, loading it at its first use."""
+    spec = find(db, "embedder", name)
+    return spec, _load(spec)  # type: ignore[return-value]
+
+
+def find(db: Database, kind: str, name: str | None) -> ModelSpec:
+    """Look a model up in the registry, as far as the calling role may see it."""
+    rows = db.rows(
+        "select name, kind, provider, source, sha256, options from mindful._model_find($1, $2)",
+        ("text", "text"),
+        (kind, name),
+    )
+    if rows:
+        row = dict(rows[0])
+        return ModelSpec(**row | {"options": json.loads(row["options"])})
+    if name is None:
+        raise NotReadyError(
+            f"there is no default {kind}",
+            f"Register one with mindful.model_register(name, '{kind}', provider, source).",
+        )
+    raise UndefinedObjectError(
+        f'there is no {kind} "{name}"', "The models that you may use are listed in mindful.model."
+    )
+
+
+def unload(name: str | None = None) -> int:
+    """Close the named model, or all, and return how many there were."""
+    names = [key for key in _loaded if name in (None, key)]
+    for key in names:
+        _loaded.pop(key).model.close()
+    return len(names)
+
+
+def _load(spec: ModelSpec) -> Generator | Embedder:
+    held = _loaded.get(spec.name)
+    if held is not None and held.spec == spec:
+        return held.model
+    unload(spec.name)
+    before, started = private_bytes(), time.perf_counter()
+    model = providers.load(spec)
+    elapsed = (time.perf_counter() - started) * 1000
+    _loaded[spec.name] = Loaded(spec, model, elapsed, private_bytes() - before)
+    return model

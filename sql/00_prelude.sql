@@ -1,0 +1,2 @@
+\echo Use "CREATE EXTENSION mindful CASCADE" to load this file. \quit
+

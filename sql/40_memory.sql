@@ -1,0 +1,373 @@
+create table session (
+    tenant text not null default _tenant(),
+    session_id uuid not null default gen_random_uuid(),
+    title text,
+    system_prompt text,
+    metadata jsonb not null default '{}' check (jsonb_typeof(metadata) = 'object'),
+    created_at timestamptz not null default now(),
+    primary key (tenant, session_id)
+);
+comment on table session is 'Conversations.';
+
+create table memory (
+    tenant text not null default _tenant(),
+    id bigint generated always as identity,
+    kind text not null default 'fact' check (kind in ('message', 'fact', 'summary', 'document', 'reflection')),
+    content text not null check (btrim(content, E' \t\n\r') <> '' and octet_length(content) <= 262144),
+    metadata jsonb not null default '{}' check (jsonb_typeof(metadata) = 'object'),
+    session_id uuid,
+    turn integer check (turn > 0),
+    role text check (role in ('system', 'user', 'assistant', 'tool')),
+    source text,
+    source_key text,
+    content_hash text not null generated always as (md5(content)) stored,
+    created_at timestamptz not null default now(),
+    primary key (tenant, id),
+    foreign key (tenant, session_id) references session on delete cascade,
+    unique (tenant, session_id, turn),
+    unique (tenant, source, source_key),
+    check (kind <> 'message' or session_id is not null and turn is not null and role is not null)
+);
+comment on table memory is 'Everything remembered; what it is, is its kind.';
+comment on column memory.turn is 'Position of a message in its session, from 1.';
+comment on column memory.source is 'Where a document or a row of an attached table comes from.';
+comment on column memory.source_key is 'Which part of the source this is: a chunk''s number, a row''s primary key.';
+comment on column memory.content_hash is 'Tells whether an embedding was computed from this content.';
+
+-- BM25 by an inverted index of our own: under row-level security a GIN index is never used, because the operators
+-- of tsvector are not leakproof, while a B-tree led by the tenant is.
+create table memory_term (
+    tenant text not null default _tenant(),
+    lexeme text not null,
+    id bigint not null,
+    frequency integer not null,
+    length integer not null,
+    primary key (tenant, lexeme, id) include (frequency, length)
+);
+comment on table memory_term is 'Which memory holds which lexeme, how often, and how many lexemes it has in all.';
+
+-- Concurrent writers of one tenant meet in a row only where their process numbers collide.
+create table memory_count (
+    tenant text not null default _tenant(),
+    shard smallint not null,
+    memories bigint not null,
+    lexemes bigint not null,
+    primary key (tenant, shard)
+);
+comment on table memory_count is 'How many memories a tenant has, and lexemes in them; the sum over the shards counts.';
+
+do $do$
+declare
+    relation text;
+begin
+    foreach relation in array array['session', 'memory', 'memory_term', 'memory_count'] loop
+        execute pg_catalog.format('alter table mindful.%I enable row level security', relation);
+        execute pg_catalog.format('alter table mindful.%I force row level security', relation);
+        execute pg_catalog.format($$create policy own on mindful.%I using (tenant = (select mindful._tenant()))
+            with check (tenant = (select mindful._tenant()))$$, relation);
+    end loop;
+end
+$do$;
+create policy figures on session for select to mindful_reader using ((select mindful._reads_all()));
+create policy figures on memory for select to mindful_reader using ((select mindful._reads_all()));
+select pg_catalog.pg_extension_config_dump('mindful.session', '');
+select pg_catalog.pg_extension_config_dump('mindful.memory', '');
+select pg_catalog.pg_extension_config_dump('mindful.memory_id_seq', '');
+select pg_catalog.pg_extension_config_dump('mindful.memory_term', '');
+select pg_catalog.pg_extension_config_dump('mindful.memory_count', '');
+
+create function _terms(content text) returns table (lexeme text, frequency integer, length integer)
+language sql immutable parallel safe security invoker
+begin atomic
+    select t.lexeme, pg_catalog.cardinality(t.positions),
+        (pg_catalog.sum(pg_catalog.cardinality(t.positions)) over ())::integer
+    from pg_catalog.unnest(pg_catalog.to_tsvector('pg_catalog.english', content)) t;
+end;
+comment on function _terms(text) is 'The lexemes of a text, how often each stands in it, and their number in all.';
+
+create function _vector(embedding text) returns vector
+language sql immutable strict parallel safe security invoker
+begin atomic
+    select embedding::vector;
+end;
+comment on function _vector(text) is 'A vector from its text, wherever the extension vector is installed.';
+
+create function _embedding_table_create(model text, dims integer) returns void
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    relation text := mindful._embedding_table(model);
+    vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
+begin
+    execute format('create table mindful.%I (
+        tenant text not null default mindful._tenant(),
+        id bigint not null,
+        embedding %s.vector(%s) not null,
+        content_hash text not null,
+        primary key (tenant, id),
+        foreign key (tenant, id) references mindful.memory on delete cascade)', relation, vector_schema, dims);
+    execute format('create index on mindful.%I using hnsw (embedding %s.vector_cosine_ops)', relation, vector_schema);
+    execute format('alter table mindful.%I enable row level security', relation);
+    execute format('alter table mindful.%I force row level security', relation);
+    execute format('create policy own on mindful.%I using (tenant = (select mindful._tenant()))
+        with check (tenant = (select mindful._tenant()))', relation);
+    execute format('grant select, insert, update, delete on mindful.%I to mindful_user', relation);
+    execute format('comment on table mindful.%I is %L', relation, 'Embeddings of memories by the model ' || model || '.');
+end
+$$;
+comment on function _embedding_table_create(text, integer) is
+'Makes the table for an embedder''s vectors, owned by the extension''s owner whoever registers the model, or that role could lift its row-level security.';
+
+create function _memory_embed() returns trigger
+language plpython3u volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.memory import memory_embed
+return memory_embed()
+$python$;
+comment on function _memory_embed() is 'Embeds the new and changed rows of a statement in one batch.';
+
+create function _memory_index() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if tg_op in ('UPDATE', 'DELETE') then
+        delete from mindful.memory_term t
+        using old_rows o, mindful._terms(o.content) d
+        where t.tenant = o.tenant and t.id = o.id and t.lexeme = d.lexeme;
+        perform mindful._memory_count_add(o.tenant, -count(*), -sum(mindful._length(o.content)))
+        from old_rows o group by o.tenant;
+    end if;
+    if tg_op in ('UPDATE', 'INSERT') then
+        insert into mindful.memory_term (tenant, lexeme, id, frequency, length)
+        select n.tenant, d.lexeme, n.id, d.frequency, d.length
+        from new_rows n, mindful._terms(n.content) d;
+        perform mindful._memory_count_add(n.tenant, count(*), sum(mindful._length(n.content)))
+        from new_rows n group by n.tenant;
+    end if;
+    return null;
+end
+$$;
+comment on function _memory_index() is 'Keeps memory_term and memory_count true to the statement''s rows.';
+
+create function _length(content text) returns bigint
+language sql immutable parallel safe security invoker
+begin atomic
+    select coalesce(pg_catalog.max(t.length), 0)::bigint from mindful._terms(content) t;
+end;
+comment on function _length(text) is 'Number of lexemes in a text.';
+
+create function _memory_count_add(tenant text, memories bigint, lexemes numeric) returns void
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.memory_count as c (tenant, shard, memories, lexemes)
+    values (_memory_count_add.tenant, pg_catalog.pg_backend_pid() % 16, _memory_count_add.memories,
+        _memory_count_add.lexemes)
+    on conflict on constraint memory_count_pkey do update
+        set memories = c.memories + excluded.memories, lexemes = c.lexemes + excluded.lexemes;
+end;
+comment on function _memory_count_add(text, bigint, numeric) is 'Adds to a tenant''s counts.';
+
+-- pg_dump's scripts turn row_security off: restored rows come with their embeddings and terms.
+create trigger embed_inserted after insert on memory referencing new table as new_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_embed();
+create trigger embed_updated after update on memory referencing new table as new_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_embed();
+create trigger index_inserted after insert on memory referencing new table as new_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
+create trigger index_updated after update on memory referencing old table as old_rows new table as new_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
+create trigger index_deleted after delete on memory referencing old table as old_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
+
+create function _memory_kind(kind text) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when kind = any (array['fact', 'document', 'summary', 'reflection']) then kind
+        else mindful._raise('22023', pg_catalog.format('kind is %s', coalesce(pg_catalog.quote_literal(kind), 'null')),
+            'Kinds are fact, document, summary and reflection; messages come by message_insert.')::text
+    end;
+end;
+comment on function _memory_kind(text) is 'Returns a kind that memory_insert takes, or raises 22023.';
+
+create function _metadata(metadata jsonb) returns jsonb
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when metadata is null then '{}'::jsonb
+        when pg_catalog.jsonb_typeof(metadata) = 'object' then metadata
+        else mindful._raise('22023', 'metadata is no JSON object', 'Give an object, such as {"topic": "travel"}.')::text::jsonb
+    end;
+end;
+comment on function _metadata(jsonb) is 'Returns metadata that is a JSON object, or raises 22023.';
+
+create function _array_elements(name text, value jsonb, fields text[])
+returns table (element jsonb, number bigint)
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    unknown text;
+begin
+    if value is null then
+        perform mindful._raise('22004', name || ' is null', 'Give a JSON array of objects.');
+    elsif jsonb_typeof(value) <> 'array' then
+        perform mindful._raise('22023', name || ' is no JSON array', 'Give a JSON array of objects.');
+    end if;
+    for element, number in select e.value, e.ordinality from jsonb_array_elements(value) with ordinality e loop
+        if jsonb_typeof(element) <> 'object' then
+            perform mindful._raise('22023', format('element %s of %s is no JSON object', number, name),
+                'Fields are ' || array_to_string(fields, ', ') || '.');
+        end if;
+        select k into unknown from jsonb_object_keys(element) k where k <> all (fields) limit 1;
+        if found then
+            perform mindful._raise('22023', format('element %s of %s has an unknown field "%s"', number, name, unknown),
+                'Fields are ' || array_to_string(fields, ', ') || '.');
+        end if;
+        return next;
+    end loop;
+end
+$$;
+comment on function _array_elements(text, jsonb, text[]) is
+'The objects of a JSON array, numbered from 1; raises 22004 or 22023 naming the element that is no object or has an unknown field.';
+
+create function memory_insert(
+    content text,
+    kind text default 'fact',
+    metadata jsonb default '{}',
+    source text default null,
+    source_key text default null
+) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.memory (kind, content, metadata, source, source_key)
+    select mindful._memory_kind(kind), mindful._text_argument('content', content), mindful._metadata(metadata),
+        source, source_key
+    returning id;
+end;
+comment on function memory_insert(text, text, jsonb, text, text) is
+'Remembers a text and returns its id. Kinds: fact, document, summary, reflection (messages come by message_insert). It is embedded and indexed in the same transaction. Errors: 22004 (NULL), 22023 (empty text, unknown kind), 54000 (over 262144 bytes), 23505 (source and source_key taken).';
+
+create function memory_insert_many(memories jsonb) returns setof bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.memory (kind, content, metadata, source, source_key)
+    select mindful._memory_kind(coalesce(e.element ->> 'kind', 'fact')),
+        mindful._text_argument(pg_catalog.format('content of element %s', e.number), e.element ->> 'content'),
+        mindful._metadata(e.element -> 'metadata'),
+        e.element ->> 'source',
+        e.element ->> 'source_key'
+    from mindful._array_elements('memories', memories, '{content,kind,metadata,source,source_key}') e
+    order by e.number
+    returning id;
+end;
+comment on function memory_insert_many(jsonb) is
+'Remembers an array of objects with the fields of memory_insert, embedded in batches, and returns their ids in order. All or none: the error names the element. Errors as memory_insert.';
+
+create function _memory_nearest(query text, candidates integer, kinds text[])
+returns table (id bigint, similarity double precision)
+language plpgsql stable parallel restricted security invoker rows 100
+set search_path = pg_catalog, mindful, pg_temp
+set hnsw.iterative_scan = 'strict_order'
+as $$
+declare
+    embedder text := (select f.name from mindful._model_find('embedder', null) f);
+    vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
+begin
+    if embedder is null then  -- full text alone, then
+        return;
+    end if;
+    return query execute format('
+        select e.id, 1 - (e.embedding operator(%1$s.<=>) $1::%1$s.vector)
+        from mindful.%2$I e join mindful.memory m on m.tenant = e.tenant and m.id = e.id
+        where $2 is null or m.kind = any ($2)
+        order by e.embedding operator(%1$s.<=>) $1::%1$s.vector
+        limit $3', vector_schema, mindful._embedding_table(embedder))
+    using mindful.llm_embed(query, embedder)::text, kinds, candidates;
+end
+$$;
+comment on function _memory_nearest(text, integer, text[]) is
+'The memories whose embeddings by the default embedder are nearest to the query''s, by cosine similarity.';
+
+create function _memory_lexical(query text, candidates integer, kinds text[])
+returns table (id bigint, bm25 double precision)
+language sql stable parallel safe security invoker rows 100
+begin atomic
+    with total as (
+        select pg_catalog.sum(c.memories)::double precision as memories,
+            pg_catalog.sum(c.lexemes) / nullif(pg_catalog.sum(c.memories), 0)::double precision as mean_length
+        from mindful.memory_count c
+        where c.tenant = (select mindful._tenant())
+    ),
+    posting as (
+        select t.id, t.frequency, t.length, pg_catalog.count(*) over (partition by t.lexeme) as memories
+        from mindful.memory_term t
+        where t.tenant = (select mindful._tenant())
+            and t.lexeme = any (array(select q.lexeme from mindful._terms(query) q))
+    )
+    select p.id,
+        pg_catalog.sum(
+            pg_catalog.ln(1 + (total.memories - p.memories + 0.5) / (p.memories + 0.5))
+            * p.frequency * 2.2 / (p.frequency + 1.2 * (0.25 + 0.75 * p.length / total.mean_length))
+        ) as bm25
+    from posting p
+    cross join total
+    where kinds is null
+        or exists (select from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = p.id and m.kind = any (kinds))
+    group by p.id
+    order by bm25 desc, p.id desc
+    limit candidates;
+end;
+comment on function _memory_lexical(text, integer, text[]) is
+'The memories that share lexemes with the query, by Okapi BM25 with k1 = 1.2 and b = 0.75 (Robertson and Zaragoza 2009, with the inverse document frequency of Lucene).';
+
+create function memory_recall(query text, k integer default 5, kinds text[] default null)
+returns table (
+    id bigint,
+    content text,
+    kind text,
+    score double precision,
+    similarity double precision,
+    bm25 double precision,
+    metadata jsonb,
+    session_id uuid,
+    turn integer,
+    role text,
+    source text,
+    created_at timestamptz
+)
+language sql stable parallel restricted security invoker rows 5
+begin atomic
+    with argument as (
+        select mindful._text_argument('query', query) as query,
+            mindful._integer_argument('k', k, 1, 1000) as k
+    ),
+    dense as (
+        select d.id, d.similarity,
+            (d.similarity - pg_catalog.min(d.similarity) over ())
+                / nullif(pg_catalog.max(d.similarity) over () - pg_catalog.min(d.similarity) over (), 0) as share
+        from argument a, mindful._memory_nearest(a.query, 50 + 2 * a.k, kinds) d
+    ),
+    lexical as (
+        select l.id, l.bm25, l.bm25 / pg_catalog.max(l.bm25) over () as share
+        from argument a, mindful._memory_lexical(a.query, 50 + 2 * a.k, kinds) l
+    ),
+    fused as (
+        select id, 0.5 * coalesce(d.share, case when d.id is null then 0 else 1 end) + 0.5 * coalesce(l.share, 0) as score,
+            d.similarity, l.bm25
+        from dense d
+        full join lexical l using (id)
+    )
+    select m.id, m.content, m.kind, f.score, f.similarity, f.bm25, m.metadata, m.session_id, m.turn, m.role, m.source,
+        m.created_at
+    from fused f
+    join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = f.id
+    order by f.score desc, m.id desc
+    limit (select a.k from argument a);
+end;
+comment on function memory_recall(text, integer, text[]) is
+'The k memories that best match a query in meaning and in words, best first; kinds limits them to some kinds. Score is the mean of both arms, each scaled to [0, 1] over its candidates: cosine similarity of the embeddings, and BM25; NULL where an arm did not find the memory. No model but the embedder runs. Errors: 22004 (NULL), 22023 (empty query, k outside 1 to 1000).';
+

@@ -1,0 +1,163 @@
+create table attachment (
+    tenant text not null default _tenant(),
+    relation text not null,
+    content text not null,
+    mode text not null check (mode in ('sync')),
+    created_at timestamptz not null default now(),
+    primary key (tenant, relation)
+);
+comment on table attachment is 'Tables of applications whose rows are remembered.';
+comment on column attachment.relation is 'The table''s qualified name, which is also the source of its memories.';
+comment on column attachment.content is 'The SQL expression over a row that gives the text to remember.';
+alter table attachment enable row level security;
+alter table attachment force row level security;
+create policy own on attachment using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.attachment', '');
+
+create function _relation_name(relation oid) returns text
+language sql stable strict parallel safe security invoker
+begin atomic
+    select pg_catalog.format('%I.%I', n.nspname, c.relname)
+    from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where c.oid = relation;
+end;
+comment on function _relation_name(oid) is 'A relation''s name, always with its schema.';
+
+create function _attachment_write(relation text, keys text[], contents text[]) returns void
+language sql volatile parallel unsafe security invoker
+begin atomic
+    delete from mindful.memory m
+    using rows from (pg_catalog.unnest(keys), pg_catalog.unnest(contents)) w (key, content)
+    where m.tenant = (select mindful._tenant()) and m.source = relation and m.source_key = w.key
+        and pg_catalog.btrim(coalesce(w.content, ''), E' \t\n\r') = '';
+    insert into mindful.memory as m (kind, content, source, source_key)
+    select 'document', w.content, relation, w.key
+    from rows from (pg_catalog.unnest(keys), pg_catalog.unnest(contents)) w (key, content)
+    where pg_catalog.btrim(coalesce(w.content, ''), E' \t\n\r') <> ''
+    on conflict (tenant, source, source_key) do update set content = excluded.content
+        where m.content <> excluded.content;
+end;
+comment on function _attachment_write(text, text[], text[]) is
+'Makes memories of rows, by primary key: new texts are added, changed ones replaced, rows without a text forgotten.';
+
+create function _attachment_delete(relation text, keys text[]) returns void
+language sql volatile parallel unsafe security invoker
+begin atomic
+    delete from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.source = relation
+        and (keys is null or m.source_key = any (keys));
+end;
+comment on function _attachment_delete(text, text[]) is 'Forgets the memories of deleted rows, or of all (NULL).';
+
+create function memory_attach(relation regclass, content text, mode text default 'sync') returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    target pg_class := (select c from pg_class c where c.oid = relation);
+    schema_name name := (select n.nspname from pg_namespace n where n.oid = target.relnamespace);
+    full_name text := mindful._relation_name(relation);
+    function_name text := left(target.relname, 50) || '_remember';
+    key text;
+    event text;
+    remembered bigint;
+begin
+    perform mindful._text_argument('content', content);
+    if relation is null then
+        perform mindful._raise('22004', 'relation is null', 'Name a table.');
+    elsif target.relkind not in ('r', 'p') then
+        perform mindful._raise('42809', format('%s is not a table', full_name), 'Attach the tables that it is made of.');
+    elsif schema_name = 'mindful' then
+        perform mindful._raise('42809', format('%s belongs to mindful', full_name), 'Attach a table of an application.');
+    elsif not pg_has_role(target.relowner, 'usage') then
+        perform mindful._raise('42501', format('you do not own %s', full_name), 'Only its owner can attach a table.');
+    elsif mode is distinct from 'sync' then
+        perform mindful._raise('22023', format('mode is %s', coalesce(quote_literal(mode), 'null')), 'The mode is sync.');
+    elsif exists (select from mindful.attachment a where a.tenant = mindful._tenant() and a.relation = full_name) then
+        perform mindful._raise('42710', format('%s is attached already', full_name),
+            format('Detach it first: SELECT memory_detach(%L).', full_name));
+    end if;
+    select string_agg(format('r.%I::text', a.attname), E' || '','' || ' order by k.position) into key
+    from pg_index i
+    cross join unnest(i.indkey) with ordinality k (attribute, position)
+    join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attribute
+    where i.indrelid = relation and i.indisprimary;
+    if key is null then
+        perform mindful._raise('42P16', format('%s has no primary key', full_name),
+            'Add one: a memory follows its row by it.');
+    end if;
+
+    -- The function runs as the role that attached the table, whoever changes its rows, so all its memories have one
+    -- tenant; and that role, not the extension's owner, answers for the expression.
+    execute format($body$
+        create function %1$I.%2$I() returns trigger
+        language plpgsql security definer
+        set search_path = pg_catalog, %1$I, mindful, pg_temp
+        set mindful.tenant = %3$L
+        as $function$
+        begin
+            if tg_op = 'TRUNCATE' then
+                perform mindful._attachment_delete(%4$L, null);
+            elsif tg_op = 'DELETE' then
+                perform mindful._attachment_delete(%4$L, array(select %5$s from old_rows r));
+            elsif tg_op = 'UPDATE' then
+                perform mindful._attachment_delete(%4$L,
+                    array(select %5$s from old_rows r except select %5$s from new_rows r));
+            end if;
+            if tg_op in ('INSERT', 'UPDATE') then
+                perform mindful._attachment_write(%4$L, array_agg(%5$s), array_agg((%6$s)::text)) from new_rows r;
+            end if;
+            return null;
+        end
+        $function$
+        $body$, schema_name, function_name, mindful._tenant(), full_name, key, content);
+    execute format('revoke execute on function %I.%I() from public', schema_name, function_name);
+    foreach event in array array[
+        'remember_inserted after insert on %1$s referencing new table as new_rows',
+        'remember_updated after update on %1$s referencing old table as old_rows new table as new_rows',
+        'remember_deleted after delete on %1$s referencing old table as old_rows',
+        'remember_truncated after truncate on %1$s'
+    ] loop
+        -- A restored row comes with its memory: pg_dump's scripts turn row_security off.
+        execute format('create trigger ' || event || $call$ for each statement
+            when (pg_catalog.current_setting('row_security') = 'on') execute function %2$I.%3$I()$call$,
+            full_name, schema_name, function_name);
+    end loop;
+    insert into mindful.attachment (relation, content, mode) values (full_name, content, mode);
+    execute format('select mindful._attachment_write(%L, array_agg(%s), array_agg((%s)::text)), count(*) from %s r',
+        full_name, key, content, full_name);
+    select count(*) into remembered from mindful.memory m
+    where m.tenant = mindful._tenant() and m.source = full_name;
+    return remembered;
+end
+$$;
+comment on function memory_attach(regclass, text, text) is
+'Remembers the rows of a table, those it has and those to come: content is an SQL expression over its columns, such as ''subject || body''. Inserts and updates are embedded in one batch a statement, in the same transaction; deleted rows, and rows whose expression is NULL or empty, are forgotten. The memories belong to the role that attaches the table, which must own it. Returns the number of rows remembered at once. Errors: 42P01 (no such table), 42501 (not its owner), 42P16 (no primary key), 42710 (attached already), 42703 (no such column), 22004, 22023, 42809.';
+
+create function memory_detach(relation regclass) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    full_name text := mindful._relation_name(relation);
+    target pg_class := (select c from pg_class c where c.oid = relation);
+    event text;
+    forgotten bigint;
+begin
+    delete from mindful.attachment a where a.tenant = mindful._tenant() and a.relation = full_name;
+    if not found then
+        perform mindful._raise('42704', format('%s is not attached', coalesce(full_name, 'null')),
+            'The tables that you attached are listed in mindful.attachment.');
+    end if;
+    foreach event in array array['inserted', 'updated', 'deleted', 'truncated'] loop
+        execute format('drop trigger remember_%s on %s', event, full_name);
+    end loop;
+    execute format('drop function %s.%I()', target.relnamespace::regnamespace, left(target.relname, 50) || '_remember');
+    delete from mindful.memory m where m.tenant = mindful._tenant() and m.source = full_name;
+    get diagnostics forgotten = row_count;
+    return forgotten;
+end
+$$;
+comment on function memory_detach(regclass) is
+'Undoes memory_attach: removes the triggers and forgets the table''s memories, whose number is returned. Error 42704: not attached.';
+

@@ -1,0 +1,180 @@
+create function session_start(title text default null, system_prompt text default null, metadata jsonb default '{}')
+returns uuid
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.session (title, system_prompt, metadata)
+    values (title, system_prompt, mindful._metadata(metadata))
+    returning session_id;
+end;
+comment on function session_start(text, text, jsonb) is
+'Starts a conversation and returns its id. The system prompt, if any, opens every prompt of this conversation.';
+
+create function _session_lock(session_id uuid) returns uuid
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    perform from mindful.session s
+    where s.tenant = (select mindful._tenant()) and s.session_id = _session_lock.session_id
+    for no key update;
+    if not found then
+        perform mindful._raise('42704', format('there is no session %s', coalesce(session_id::text, 'null')),
+            'Start one with session_start(), or look at your own in mindful.session.');
+    end if;
+    return session_id;
+end
+$$;
+comment on function _session_lock(uuid) is 'Makes writers of a session take turns; error 42704 if it is not the tenant''s.';
+
+create function message_insert_many(session_id uuid, messages jsonb) returns setof bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+begin
+    perform mindful._session_lock(message_insert_many.session_id);
+    return query
+    insert into mindful.memory (kind, session_id, turn, role, content, metadata, created_at)
+    select 'message', message_insert_many.session_id,
+        (select coalesce(max(m.turn), 0) from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.session_id = message_insert_many.session_id) + e.number,
+        mindful._message_role(e.element ->> 'role', e.number),
+        mindful._text_argument(format('content of element %s', e.number), e.element ->> 'content'),
+        mindful._metadata(e.element -> 'metadata'),
+        coalesce((e.element ->> 'created_at')::timestamptz, now())
+    from mindful._array_elements('messages', messages, '{role,content,metadata,created_at}') e
+    order by e.number
+    returning id;
+end
+$$;
+comment on function message_insert_many(uuid, jsonb) is
+'Appends messages, an array of objects with role, content and, if wanted, metadata and created_at, to a session in their order, embedded in batches, and returns their ids. All or none: the error names the element. Roles: system, user, assistant, tool. Errors: 22004, 22023, 42704 (no such session of yours), 54000.';
+
+create function _message_role(role text, number bigint) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when role = any (array['system', 'user', 'assistant', 'tool']) then role
+        else mindful._raise('22023',
+            pg_catalog.format('role of element %s is %s', number, coalesce(pg_catalog.quote_literal(role), 'null')),
+            'Roles are system, user, assistant and tool.')::text
+    end;
+end;
+comment on function _message_role(text, bigint) is 'Returns a role that a message can have, or raises 22023.';
+
+create function message_insert(
+    session_id uuid,
+    role text,
+    content text,
+    metadata jsonb default '{}',
+    created_at timestamptz default now()
+) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    select mindful.message_insert_many(session_id, pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object(
+        'role', role, 'content', content, 'metadata', metadata, 'created_at', created_at)));
+end;
+comment on function message_insert(uuid, text, text, jsonb, timestamptz) is
+'Appends a message to a session and returns its id. Roles and errors as message_insert_many.';
+
+create function _session_turns(session_id uuid, turns integer)
+returns table (id bigint, turn integer, role text, content text)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.id, m.turn, m.role, m.content
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.session_id = _session_turns.session_id
+    order by m.turn desc
+    limit turns;
+end;
+comment on function _session_turns(uuid, integer) is 'The last messages of a session, newest first.';
+
+create function session_context(
+    session_id uuid,
+    query text default null,
+    model text default null,
+    max_tokens integer default 256,
+    memories integer default 3
+) returns table (part text, role text, content text, tokens integer, memory_id bigint, score double precision)
+language plpython3u volatile parallel unsafe security invoker cost 10000 rows 10
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.chat import session_context
+return session_context(session_id, query, model, max_tokens, memories)
+$python$;
+comment on function session_context(uuid, text, text, integer, integer) is
+'What the model would be shown for a message in a session, part by part, with its tokens: the system prompt, the recalled memories, the newest turns that fit the context beside max_tokens of answer, the message. Without a query, the session''s last message if the user wrote it. Errors: 22023, 42704, 54000 (the message alone is too long).';
+
+create type chat_detail as (
+    reply text,
+    session_id uuid,
+    message_id bigint,
+    action text,
+    confidence real,
+    threshold real,
+    memory_ids bigint[],
+    model text,
+    prompt_tokens integer,
+    cached_tokens integer,
+    completion_tokens integer,
+    finish_reason text,
+    signals jsonb,
+    first_token_ms real,
+    total_ms real
+);
+comment on type chat_detail is 'A reply, where it is stored, what it rests on, what it cost, and how sure the model was.';
+
+create function llm_chat(
+    message text,
+    session_id uuid default null,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    memories integer default 3
+) returns text
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.chat import llm_chat
+return llm_chat(message, session_id, model, max_tokens, temperature, seed, memories)
+$python$;
+comment on function llm_chat(text, uuid, text, integer, real, integer, integer) is
+'Answers a message with the conversation so far and with recalled memories (at most `memories` of them) in view, and stores both turns. session_id NULL starts a new conversation, which still remembers all others of the caller. message NULL answers the session''s last message, which a client has inserted and committed before. Errors: 22004 (both NULL), 22023, 42704 (no such session of yours, no such model), 54000 (message longer than the context), 57014 (cancelled).';
+
+create function llm_chat_detail(
+    message text,
+    session_id uuid default null,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    memories integer default 3
+) returns chat_detail
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.chat import llm_chat_detail
+return llm_chat_detail(message, session_id, model, max_tokens, temperature, seed, memories)
+$python$;
+comment on function llm_chat_detail(text, uuid, text, integer, real, integer, integer) is
+'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, and its confidence as in llm_generate_detail. The action is answer; the threshold is NULL until one is calibrated.';
+
+create function llm_chat_stream(
+    message text,
+    session_id uuid default null,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    memories integer default 3
+) returns setof text
+language plpython3u volatile parallel unsafe security invoker cost 100000 rows 100
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.chat import llm_chat_stream
+return llm_chat_stream(message, session_id, model, max_tokens, temperature, seed, memories)
+$python$;
+comment on function llm_chat_stream(text, uuid, text, integer, real, integer, integer) is
+'As llm_chat, one row per piece of text as it is made (see llm_stream). Both turns are stored when the last row has been read.';
+
