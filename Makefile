@@ -37,8 +37,8 @@ lint: dev build #: check style, types, the SQL's security and the shell scripts
 	@$(dev)ruff check .
 	@$(dev)ruff format --check .
 	@MYPYPATH=$(setup) $(dev)mypy
-	@$(dev)pgspot "$$($(setup)/install.sh build)"
-	@$(dev)shellcheck -x $$(git ls-files '*.sh') .ci/run
+	@$(setup)/pgspot.sh $(dev)pgspot
+	@$(dev)shellcheck -x -P SCRIPTDIR $$(git ls-files '*.sh') .ci/run
 
 bench: up dev #: measure speed and recall (BENCH_ARGS=...)
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" $(dev)python tests/bench/run.py $(BENCH_ARGS)

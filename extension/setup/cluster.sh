@@ -2,7 +2,10 @@
 # The private cluster: cluster.sh up|down|foreground|psql [ARGUMENT...]|dsn|status|destroy
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-data=$MINDFUL_HOME/data
+# A container keeps what must outlive it in a volume, and what the image holds beside it.
+state=${MINDFUL_STATE:-$MINDFUL_HOME}
+data=$state/data
+password=$state/password
 server_log=$log_dir/server
 database=mindful
 listen=${MINDFUL_LISTEN:-127.0.0.1}
@@ -38,7 +41,7 @@ socket_dir() {
     echo "$dir"
 }
 
-port() { cat "$MINDFUL_HOME/port" 2>/dev/null; }
+port() { cat "$state/port" 2>/dev/null; }
 
 # PL/Python finds its packages through PATH, and nothing else of the caller's environment may reach it.
 server_environment() {
@@ -58,7 +61,7 @@ urlencode() {
 }
 
 dsn() {
-    [ -e "$MINDFUL_HOME/port" ] || die "there is no cluster yet: run make up"
+    [ -e "$state/port" ] || die "there is no cluster yet: run make up"
     printf 'postgresql:///%s?host=%s&port=%s&user=postgres\n' "$database" "$(urlencode "$(socket_dir)")" "$(port)"
 }
 
@@ -78,11 +81,11 @@ choose_port() {
         number=$(port || true)
         while [ -z "$number" ] || port_taken "$number"; do number=$(shuf -n 1 -i 20000-32000); done
     fi
-    echo "$number" >"$MINDFUL_HOME/port"
+    echo "$number" >"$state/port"
 }
 
 create() {
-    local new=$data.new password=$MINDFUL_HOME/password
+    local new=$data.new
     rm -rf "$new"
     private_dir "$new"
     (umask 077 && head -c 24 /dev/urandom | base64 | tr '+/' '-_' >"$password")
@@ -202,7 +205,7 @@ foreground() {
     up
     stop
     configuration | as_server tee "$data/mindful.conf" >/dev/null
-    exec_as_server "${environment[@]}" postgres -D "$data"
+    exec_as_server "${environment[@]}" postgres -D "$data" -c logging_collector=off
 }
 
 status() {
@@ -220,9 +223,8 @@ destroy() {
     local name
     stop
     rm -rf "$(socket_dir)"
-    for name in data data.new run venv dev models packages port password log; do
-        rm -rf "${MINDFUL_HOME:?}/$name"
-    done
+    for name in data data.new port password; do rm -rf "${state:?}/$name"; done
+    for name in run venv dev models packages log; do rm -rf "${MINDFUL_HOME:?}/$name"; done
     rmdir --ignore-fail-on-non-empty "$MINDFUL_HOME"
     [ ! -L "$home_path" ] || [ -e "$home_path" ] || rm "$home_path"
 }
