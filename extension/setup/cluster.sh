@@ -33,15 +33,20 @@ private_dir() {
     if is_root; then install -d -m 0700 -o "$server_user" "$1"; else install -d -m 0700 "$1"; fi
 }
 
-# The kernel takes 107 bytes of path for a socket.
-socket_dir() {
-    local dir=$MINDFUL_HOME/run longest
-    longest=$dir/.s.PGSQL.65535
-    [ "$(printf %s "$longest" | wc -c)" -le 107 ] || dir=/tmp/mindful-$(printf %s "$MINDFUL_HOME" | hash12)
-    echo "$dir"
+# The kernel takes 107 bytes of path for a socket: a deep home has its socket elsewhere.
+choose_socket_dir() {
+    local dir=$MINDFUL_HOME/run
+    if [ "$(printf %s "$dir/.s.PGSQL.65535" | wc -c)" -le 107 ]; then
+        private_dir "$dir"
+    else
+        dir=$(socket_dir)
+        [ -n "$dir" ] && [ "$(stat -c %U "$dir" 2>/dev/null)" = "$server_user" ] || dir=$(as_server mktemp -d /tmp/mindful.XXXXXXXX)
+    fi
+    echo "$dir" >"$state/socket"
 }
+socket_dir() { cat "$state/socket" 2>/dev/null || true; }
 
-port() { cat "$state/port" 2>/dev/null; }
+port() { cat "$state/port" 2>/dev/null || true; }
 
 # PL/Python finds its packages through PATH, and nothing else of the caller's environment may reach it.
 server_environment() {
@@ -78,7 +83,7 @@ port_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 choose_port() {
     local number=${MINDFUL_PORT:-}
     if [ -z "$number" ]; then
-        number=$(port || true)
+        number=$(port)
         while [ -z "$number" ] || port_taken "$number"; do number=$(shuf -n 1 -i 20000-32000); done
     fi
     echo "$number" >"$state/port"
@@ -131,7 +136,6 @@ END
 
 start() {
     local attempt pid again=''
-    private_dir "$(socket_dir)"
     private_dir "$server_log"
     for attempt in 1 2 3; do
         choose_port
@@ -193,6 +197,7 @@ up() {
     [ -e "$data/PG_VERSION" ] || create
     [ "$(cat "$data/PG_VERSION")" = "$(pg_major)" ] ||
         die "$data is of PostgreSQL $(cat "$data/PG_VERSION") and this is $(pg_major): set PG_MAJOR, or make clean"
+    choose_socket_dir
     if running && ! configuration | as_server cmp -s - "$data/mindful.conf"; then stop; fi
     running || start
     extensions
@@ -222,8 +227,8 @@ status() {
 destroy() {
     local name
     stop
-    rm -rf "$(socket_dir)"
-    for name in data data.new port password; do rm -rf "${state:?}/$name"; done
+    ! [ -e "$state/socket" ] || rm -rf "$(socket_dir)"
+    for name in data data.new port socket password; do rm -rf "${state:?}/$name"; done
     for name in run venv dev models packages log; do rm -rf "${MINDFUL_HOME:?}/$name"; done
     rmdir --ignore-fail-on-non-empty "$MINDFUL_HOME"
     [ ! -L "$home_path" ] || [ -e "$home_path" ] || rm "$home_path"
