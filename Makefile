@@ -57,7 +57,6 @@ freeze: #: keep this version's install script in extension/released/ for the upg
 
 clean: #: stop the private cluster and remove it with all of its data, the venvs and models
 	@$(setup)/cluster.sh destroy
-	@rm -f extension/mindful--*.*.*.sql.part
 
 packages:
 	@$(setup)/packages.sh
