@@ -1,0 +1,41 @@
+"""Client of the PostgreSQL extension mindful: a local assistant that remembers, behind SQL functions."""
+
+from mindful_client.aio import AsyncClient
+from mindful_client.client import Client
+from mindful_client.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    MindfulError,
+    NotAllowedError,
+    NotFoundError,
+    NotReadyError,
+    QueryCancelledError,
+    UnavailableError,
+)
+from mindful_client.types import (
+    ChatDetail,
+    ContextPart,
+    GenerationDetail,
+    RecalledMemory,
+    ReviewDetail,
+    StatusDetail,
+)
+
+__all__ = [
+    "AlreadyExistsError",
+    "AsyncClient",
+    "ChatDetail",
+    "Client",
+    "ContextPart",
+    "GenerationDetail",
+    "InvalidInputError",
+    "MindfulError",
+    "NotAllowedError",
+    "NotFoundError",
+    "NotReadyError",
+    "QueryCancelledError",
+    "RecalledMemory",
+    "ReviewDetail",
+    "StatusDetail",
+    "UnavailableError",
+]

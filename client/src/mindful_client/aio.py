@@ -1,0 +1,162 @@
+"""The client for asyncio; client.py holds its twin for ordinary code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import psycopg
+from psycopg.rows import tuple_row
+from psycopg_pool import AsyncConnectionPool
+
+from mindful_client import _calls, _methods
+from mindful_client._calls import Call, Stream
+from mindful_client.errors import translated
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _method(
+    build: Callable[P, Call[R]],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]]:
+    async def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await client._run(build(*args, **kwargs))
+
+    return _methods.presented(method, build, "{}")
+
+
+def _stream(build: Callable[P, Stream]) -> Callable[Concatenate[AsyncClient, P], AsyncGenerator[str, None]]:
+    def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[str, None]:
+        return client._pieces(build(*args, **kwargs))
+
+    return _methods.presented(method, build, "AsyncGenerator[{}, None]")
+
+
+class AsyncClient:
+    """Calls mindful's functions in a database, each method the SQL function of its name.
+
+    As Client, with an AsyncConnection or an AsyncConnectionPool in the place of theirs: use a pool where tasks call
+    at the same time. A stream that is not read to its end is closed at once by contextlib.aclosing alone. A task
+    that is cancelled cancels its call on the server.
+    """
+
+    def __init__(self, target: str | psycopg.AsyncConnection[Any] | AsyncConnectionPool[Any]) -> None:
+        self._target = target
+        self._own: psycopg.AsyncConnection[Any] | None = None
+        self._opening = asyncio.Lock()
+        self._active: set[psycopg.AsyncConnection[Any]] = set()
+        self._streaming = False
+
+    llm_generate = _method(_calls.llm_generate)
+    llm_generate_detail = _method(_calls.llm_generate_detail)
+    llm_stream = _stream(_calls.llm_stream)
+    llm_embed = _method(_calls.llm_embed)
+    llm_embed_many = _method(_calls.llm_embed_many)
+    llm_token_count = _method(_calls.llm_token_count)
+    session_start = _method(_calls.session_start)
+    message_insert = _method(_calls.message_insert)
+    message_insert_many = _method(_calls.message_insert_many)
+    session_context = _method(_calls.session_context)
+    llm_chat = _method(_calls.llm_chat)
+    llm_chat_detail = _method(_calls.llm_chat_detail)
+    llm_chat_stream = _stream(_calls.llm_chat_stream)
+    chat = _method(_calls.chat)
+    chat_stream = _stream(_calls.chat_stream)
+    memory_insert = _method(_calls.memory_insert)
+    memory_insert_many = _method(_calls.memory_insert_many)
+    memory_recall = _method(_calls.memory_recall)
+    memory_attach = _method(_calls.memory_attach)
+    memory_detach = _method(_calls.memory_detach)
+    self_review = _method(_calls.self_review)
+    model_register = _method(_calls.model_register)
+    model_default_set = _method(_calls.model_default_set)
+    model_unload = _method(_calls.model_unload)
+    mindful_status = _method(_calls.mindful_status)
+
+    async def cancel(self) -> None:
+        """Ask the server, from another task, to cancel what this client has running.
+
+        The calls end with QueryCancelledError. Between two pieces of a stream nothing runs: close the stream instead.
+        """
+        with translated():
+            for connection in list(self._active):
+                await connection.cancel_safe()
+
+    async def close(self) -> None:
+        """Close the client's own connection, if it has one; a connection or pool of the caller's stays open."""
+        if self._own is not None:
+            await self._own.close()
+            self._own = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _run(self, call: Call[R]) -> R:
+        if call.before is not None:
+            await self._run(call.before)
+        with translated():
+            async with self._connection() as connection, self._transaction(connection):
+                async with connection.cursor(row_factory=tuple_row) as cursor:
+                    await cursor.execute(call.query, call.parameters)
+                    return call.read(await cursor.fetchall())
+
+    async def _pieces(self, call: Stream) -> AsyncGenerator[str, None]:
+        if call.before is not None:
+            await self._run(call.before)
+        with translated():
+            async with self._connection() as connection, self._stream_transaction(connection):
+                async with connection.cursor(_methods.cursor_name(), row_factory=tuple_row) as cursor:
+                    cursor.itersize = 1
+                    await cursor.execute(call.query, call.parameters)
+                    async for (piece,) in cursor:
+                        yield piece
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        if self._streaming:
+            _methods.refuse_beside_stream()
+        async with await self._lent() as connection:
+            self._active.add(connection)
+            try:
+                yield connection
+            finally:
+                self._active.discard(connection)
+
+    async def _lent(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
+        if isinstance(self._target, AsyncConnectionPool):
+            return self._target.connection()
+        if isinstance(self._target, psycopg.AsyncConnection):
+            return nullcontext(self._target)
+        async with self._opening:
+            if self._own is None or self._own.closed:
+                self._own = await psycopg.AsyncConnection.connect(
+                    self._target, autocommit=True, fallback_application_name=_methods.APPLICATION
+                )
+            return nullcontext(self._own)
+
+    def _transaction(self, connection: psycopg.AsyncConnection[Any]) -> AbstractAsyncContextManager[object]:
+        if _methods.is_idle(connection) and not connection.autocommit:
+            return connection.transaction()
+        return nullcontext()
+
+    @asynccontextmanager
+    async def _stream_transaction(self, connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[None]:
+        # A cursor lives in a transaction.
+        if not _methods.is_idle(connection):
+            yield
+            return
+        self._streaming = not isinstance(self._target, AsyncConnectionPool)
+        try:
+            async with connection.transaction():
+                yield
+        finally:
+            self._streaming = False

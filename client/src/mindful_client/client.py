@@ -1,0 +1,164 @@
+"""The client for ordinary code; aio.py holds its twin for asyncio."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import psycopg
+from psycopg.rows import tuple_row
+from psycopg_pool import ConnectionPool
+
+from mindful_client import _calls, _methods
+from mindful_client._calls import Call, Stream
+from mindful_client.errors import translated
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _method(build: Callable[P, Call[R]]) -> Callable[Concatenate[Client, P], R]:
+    def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return client._run(build(*args, **kwargs))
+
+    return _methods.presented(method, build, "{}")
+
+
+def _stream(build: Callable[P, Stream]) -> Callable[Concatenate[Client, P], Generator[str, None, None]]:
+    def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> Generator[str, None, None]:
+        return client._pieces(build(*args, **kwargs))
+
+    return _methods.presented(method, build, "Generator[{}, None, None]")
+
+
+class Client:
+    """Calls mindful's functions in a database, each method the SQL function of its name.
+
+    The target is one of:
+
+    - a DSN: one connection of the client's own, opened by the first call and closed by `close`;
+    - a connection of the caller's. Where it is outside any transaction, each call is a transaction of its own,
+      committed when it returns; where it is inside one, calls belong to that and the client never commits;
+    - a pool of the caller's, which gives each call a connection: use one where threads call at the same time.
+
+    Every method may raise NotAllowedError, NotReadyError, UnavailableError and QueryCancelledError, besides what it
+    names. A call is one statement: no retries, no DDL.
+    """
+
+    def __init__(self, target: str | psycopg.Connection[Any] | ConnectionPool[Any]) -> None:
+        self._target = target
+        self._own: psycopg.Connection[Any] | None = None
+        self._opening = threading.Lock()
+        self._active: set[psycopg.Connection[Any]] = set()
+        self._streaming = False
+
+    llm_generate = _method(_calls.llm_generate)
+    llm_generate_detail = _method(_calls.llm_generate_detail)
+    llm_stream = _stream(_calls.llm_stream)
+    llm_embed = _method(_calls.llm_embed)
+    llm_embed_many = _method(_calls.llm_embed_many)
+    llm_token_count = _method(_calls.llm_token_count)
+    session_start = _method(_calls.session_start)
+    message_insert = _method(_calls.message_insert)
+    message_insert_many = _method(_calls.message_insert_many)
+    session_context = _method(_calls.session_context)
+    llm_chat = _method(_calls.llm_chat)
+    llm_chat_detail = _method(_calls.llm_chat_detail)
+    llm_chat_stream = _stream(_calls.llm_chat_stream)
+    chat = _method(_calls.chat)
+    chat_stream = _stream(_calls.chat_stream)
+    memory_insert = _method(_calls.memory_insert)
+    memory_insert_many = _method(_calls.memory_insert_many)
+    memory_recall = _method(_calls.memory_recall)
+    memory_attach = _method(_calls.memory_attach)
+    memory_detach = _method(_calls.memory_detach)
+    self_review = _method(_calls.self_review)
+    model_register = _method(_calls.model_register)
+    model_default_set = _method(_calls.model_default_set)
+    model_unload = _method(_calls.model_unload)
+    mindful_status = _method(_calls.mindful_status)
+
+    def cancel(self) -> None:
+        """Ask the server, from another thread or a signal handler, to cancel what this client has running.
+
+        The calls end with QueryCancelledError. Between two pieces of a stream nothing runs: close the stream instead.
+        """
+        with translated():
+            for connection in list(self._active):
+                connection.cancel_safe()
+
+    def close(self) -> None:
+        """Close the client's own connection, if it has one; a connection or pool of the caller's stays open."""
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, call: Call[R]) -> R:
+        if call.before is not None:
+            self._run(call.before)
+        with translated(), self._connection() as connection, self._transaction(connection):
+            with connection.cursor(row_factory=tuple_row) as cursor:
+                cursor.execute(call.query, call.parameters)
+                return call.read(cursor.fetchall())
+
+    def _pieces(self, call: Stream) -> Generator[str, None, None]:
+        if call.before is not None:
+            self._run(call.before)
+        with translated(), self._connection() as connection, self._stream_transaction(connection):
+            with connection.cursor(_methods.cursor_name(), row_factory=tuple_row) as cursor:
+                cursor.itersize = 1
+                cursor.execute(call.query, call.parameters)
+                for (piece,) in cursor:
+                    yield piece
+
+    @contextmanager
+    def _connection(self) -> Iterator[psycopg.Connection[Any]]:
+        if self._streaming:
+            _methods.refuse_beside_stream()
+        with self._lent() as connection:
+            self._active.add(connection)
+            try:
+                yield connection
+            finally:
+                self._active.discard(connection)
+
+    def _lent(self) -> AbstractContextManager[psycopg.Connection[Any]]:
+        if isinstance(self._target, ConnectionPool):
+            return self._target.connection()
+        if isinstance(self._target, psycopg.Connection):
+            return nullcontext(self._target)
+        with self._opening:
+            if self._own is None or self._own.closed:
+                self._own = psycopg.connect(
+                    self._target, autocommit=True, fallback_application_name=_methods.APPLICATION
+                )
+            return nullcontext(self._own)
+
+    def _transaction(self, connection: psycopg.Connection[Any]) -> AbstractContextManager[object]:
+        if _methods.is_idle(connection) and not connection.autocommit:
+            return connection.transaction()
+        return nullcontext()
+
+    @contextmanager
+    def _stream_transaction(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        # A cursor lives in a transaction.
+        if not _methods.is_idle(connection):
+            yield
+            return
+        self._streaming = not isinstance(self._target, ConnectionPool)
+        try:
+            with connection.transaction():
+                yield
+        finally:
+            self._streaming = False

@@ -1,0 +1,107 @@
+"""What can go wrong, in the few classes that a caller acts on differently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+
+class MindfulError(Exception):
+    """An error of the server, or of a call that was refused before the server was asked.
+
+    Attributes:
+        message: What is wrong, in one line.
+        sqlstate: The five characters that PostgreSQL classifies errors by; None where there was no server to say.
+        hint: What to do about it, where that is known.
+    """
+
+    def __init__(self, message: str, *, sqlstate: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.sqlstate = sqlstate
+        self.hint = hint
+
+
+class InvalidInputError(MindfulError):
+    """An argument that the function does not take: empty, too long, out of bounds, not of its type."""
+
+
+class NotFoundError(MindfulError):
+    """No such model, session, message, table or file, or none that the caller may see."""
+
+
+class AlreadyExistsError(MindfulError):
+    """The name, or the source and source_key, is taken."""
+
+
+class NotAllowedError(MindfulError):
+    """The role lacks a right."""
+
+
+class NotReadyError(MindfulError):
+    """The call makes sense, but not now, or not on this server as it is."""
+
+
+class QueryCancelledError(MindfulError):
+    """The call was cancelled, or ran into statement_timeout."""
+
+
+class UnavailableError(MindfulError):
+    """The server could not be reached, or the connection broke."""
+
+
+# The longest prefix of the SQLSTATE decides.
+_CLASSES: dict[str, type[MindfulError]] = {
+    "08": UnavailableError,
+    "0A": NotReadyError,
+    "22": InvalidInputError,
+    "23": InvalidInputError,
+    "23505": AlreadyExistsError,
+    "28": NotAllowedError,
+    "3D": UnavailableError,
+    "3F": NotReadyError,
+    "42": InvalidInputError,
+    "42501": NotAllowedError,
+    "42704": NotFoundError,
+    "42710": AlreadyExistsError,
+    "42883": NotReadyError,
+    "42P01": NotFoundError,
+    "53": NotReadyError,
+    "54": InvalidInputError,
+    "55": NotReadyError,
+    "57014": QueryCancelledError,
+    "57P": UnavailableError,
+    "58P01": NotFoundError,
+}
+_HINTS = {
+    "3F000": "Run CREATE EXTENSION mindful CASCADE in this database.",
+    "42501": "An administrator can GRANT mindful_user TO the role.",
+    "42883": "The extension in this database is not of this client's version: see mindful_status().",
+}
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise an error of psycopg as a MindfulError, with the original as its cause."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise from_psycopg(error) from error
+
+
+def from_psycopg(error: psycopg.Error) -> MindfulError:
+    """Return the MindfulError that says what an error of psycopg says."""
+    lines = (error.diag.message_primary or str(error)).strip().splitlines() or [type(error).__name__]
+    below = " ".join(line.strip() for line in lines[1:])
+    hint = error.diag.message_hint or _HINTS.get(error.sqlstate or "") or below or None
+    return _class_of(error)(lines[0].removeprefix("mindful: "), sqlstate=error.sqlstate, hint=hint)
+
+
+def _class_of(error: psycopg.Error) -> type[MindfulError]:
+    state = error.sqlstate
+    if state is None:
+        return UnavailableError if isinstance(error, psycopg.OperationalError) else MindfulError
+    prefixes = (state[:length] for length in range(len(state), 1, -1))
+    return next((_CLASSES[prefix] for prefix in prefixes if prefix in _CLASSES), MindfulError)
