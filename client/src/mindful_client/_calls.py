@@ -1,7 +1,7 @@
 """Every call as a value: its SQL, its parameters, and how its rows are read. Nothing here does I/O.
 
-A function here has the name of an SQL function and its arguments' names; arguments that have a default in SQL are
-keywords, and are left out of the statement where they are not given, so the server's defaults hold.
+A function here has the name of an SQL function, and its arguments have their names. Those that have a default in
+SQL are keywords, and stay out of the statement where they are not given: the server's defaults hold.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date
 from types import MappingProxyType
-from typing import Any, Generic, LiteralString, TypeVar, cast
+from typing import Any, Generic, LiteralString, TypeVar
 from uuid import UUID
 
 from psycopg import sql
@@ -173,7 +173,9 @@ def message_insert(
 
 
 def message_insert_many(session_id: UUID | str, messages: Sequence[Json]) -> Call[list[int]]:
-    """Append messages with role, content and, if wanted, metadata and created_at; return their ids. All or none.
+    """Append messages in order, all or none, and return their ids.
+
+    Each has role, content and, if wanted, metadata and created_at.
 
     Raises as message_insert, naming the element.
     """
@@ -240,7 +242,7 @@ def llm_chat_stream(
     seed: int | None = DEFAULT,
     memories: int = DEFAULT,
 ) -> Stream:
-    """Do as llm_chat, piece by piece, as the pieces are made; both turns are stored when the last has been read.
+    """Do as llm_chat, piece by piece, as the pieces are made; both turns are stored after the last.
 
     Raises as llm_chat, when the first piece is asked for.
     """
@@ -259,8 +261,8 @@ def chat(
 ) -> Call[ChatDetail]:
     """Commit a message, then answer it: whatever becomes of the answer, the message is kept.
 
-    Two statements: message_insert, and llm_chat_detail(None, session_id=...), which also asks again after a failure.
-    Within a transaction of the caller's nothing is committed, and a failure takes the message with it.
+    Two statements: message_insert, then llm_chat_detail(None, session_id=...), which also asks again after a
+    failure. Within a transaction of the caller's nothing is committed, and a failure takes the message with it.
     Raises as llm_chat.
     """
     answer = llm_chat_detail(
@@ -338,7 +340,9 @@ def memory_recall(
 
 
 def memory_attach(relation: str, content: str, *, mode: str = DEFAULT) -> Call[int]:
-    """Remember the rows of a table, now and from now on; content is an SQL expression. Return how many at once.
+    """Remember the rows of a table, those it has and those to come; return how many it has.
+
+    The content is an SQL expression over its columns.
 
     Raises NotFoundError, NotAllowedError, AlreadyExistsError (attached already), InvalidInputError.
     """
@@ -375,7 +379,8 @@ def model_register(
 ) -> Call[str]:
     """Check a model's files, which lie on the server, and enter it in the registry. For administrators.
 
-    Raises InvalidInputError, AlreadyExistsError, NotFoundError (no such file), NotReadyError (package not installed).
+    Raises InvalidInputError, AlreadyExistsError, NotFoundError (no such file), NotReadyError (the provider's
+    package is not installed).
     """
     return _value("model_register", locals())
 
@@ -389,7 +394,7 @@ def model_default_set(name: str) -> Call[None]:
 
 
 def model_unload(*, name: str | None = DEFAULT) -> Call[int]:
-    """Give back the memory of a model, or of all, that the connection has loaded; return how many there were."""
+    """Give back the memory of a model that the connection has loaded, or of all; return how many there were."""
     return _value("model_unload", locals())
 
 
@@ -400,7 +405,7 @@ def mindful_status() -> Call[StatusDetail]:
 
 # Statements
 
-_TYPES = {
+_TYPES: dict[str, LiteralString] = {
     "content": "text",
     "contents": "text[]",
     "created_at": "timestamptz",
@@ -433,7 +438,7 @@ _TYPES = {
     "title": "text",
     "truncate": "boolean",
 }
-"""SQL types of arguments. The casts turn a float into a real, and a number that is too large into a clear error."""
+"""SQL types of arguments: the casts make a real of a float, and a clear error of a number that is too large."""
 
 
 def _value(
@@ -446,7 +451,7 @@ def _value(
     return Call(query, parameters, lambda rows: convert(rows[0][0]))
 
 
-def _values(function: str, arguments: Mapping[str, Any], **types: str) -> Call[list[Any]]:
+def _values(function: str, arguments: Mapping[str, Any], **types: LiteralString) -> Call[list[Any]]:
     query, parameters = _statement("select {call}", function, arguments, types=types)
     return Call(query, parameters, lambda rows: [row[0] for row in rows])
 
@@ -480,15 +485,13 @@ def _statement(
     function: str,
     arguments: Mapping[str, Any],
     row_type: type[Any] | None = None,
-    types: Mapping[str, str] = MappingProxyType({}),
+    types: Mapping[str, LiteralString] = MappingProxyType({}),
 ) -> tuple[sql.Composed, dict[str, Any]]:
-    """Return a statement that calls a function of the schema mindful by named arguments, and its parameters."""
+    """Return a statement that calls a function of mindful by named arguments, and its parameters."""
     given = {name: value for name, value in arguments.items() if value is not DEFAULT}
     sql_types = {name: types.get(name, _TYPES[name]) for name in given}
     named = [
-        sql.SQL("{} => {}::{}").format(
-            sql.Identifier(name), sql.Placeholder(name), sql.SQL(cast(LiteralString, sql_type))
-        )
+        sql.SQL("{} => {}::{}").format(sql.Identifier(name), sql.Placeholder(name), sql.SQL(sql_type))
         for name, sql_type in sql_types.items()
     ]
     query = sql.SQL(template).format(
@@ -507,7 +510,7 @@ class _NoColumns:
 
 
 def _parameter(name: str, value: Any, sql_type: str) -> Any:
-    """Return a value as psycopg is to send it, or raise InvalidInputError where PostgreSQL could not store it."""
+    """Return a value as psycopg is to send it; raise InvalidInputError where PostgreSQL could not store it."""
     _check_texts(name, value)
     if value is None:
         return None

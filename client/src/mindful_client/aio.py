@@ -39,9 +39,9 @@ def _stream(build: Callable[P, Stream]) -> Callable[Concatenate[AsyncClient, P],
 class AsyncClient:
     """Calls mindful's functions in a database, each method the SQL function of its name.
 
-    As Client, with an AsyncConnection or an AsyncConnectionPool in the place of theirs: use a pool where tasks call
-    at the same time. A stream that is not read to its end is closed at once by contextlib.aclosing alone. A task
-    that is cancelled cancels its call on the server.
+    As Client, with an AsyncConnection or an AsyncConnectionPool: use a pool where tasks call at the same time. A
+    stream that may not be read to its end belongs in contextlib.aclosing, as Python closes it late by itself. A
+    task that is cancelled cancels its call on the server.
     """
 
     def __init__(self, target: str | psycopg.AsyncConnection[Any] | AsyncConnectionPool[Any]) -> None:
@@ -80,14 +80,14 @@ class AsyncClient:
     async def cancel(self) -> None:
         """Ask the server, from another task, to cancel what this client has running.
 
-        The calls end with QueryCancelledError. Between two pieces of a stream nothing runs: close the stream instead.
+        The calls end with QueryCancelledError. Between two pieces of a stream nothing runs: close the stream.
         """
         with translated():
             for connection in list(self._active):
                 await connection.cancel_safe()
 
     async def close(self) -> None:
-        """Close the client's own connection, if it has one; a connection or pool of the caller's stays open."""
+        """Close the client's own connection, if it has one; the caller's connection or pool stays open."""
         if self._own is not None:
             await self._own.close()
             self._own = None
@@ -104,21 +104,27 @@ class AsyncClient:
         if call.before is not None:
             await self._run(call.before)
         with translated():
-            async with self._connection() as connection, self._transaction(connection):
-                async with connection.cursor(row_factory=tuple_row) as cursor:
-                    await cursor.execute(call.query, call.parameters)
-                    return call.read(await cursor.fetchall())
+            async with (
+                self._connection() as connection,
+                self._transaction(connection),
+                connection.cursor(row_factory=tuple_row) as cursor,
+            ):
+                await cursor.execute(call.query, call.parameters)
+                return call.read(await cursor.fetchall())
 
     async def _pieces(self, call: Stream) -> AsyncGenerator[str, None]:
         if call.before is not None:
             await self._run(call.before)
         with translated():
-            async with self._connection() as connection, self._stream_transaction(connection):
-                async with connection.cursor(_methods.cursor_name(), row_factory=tuple_row) as cursor:
-                    cursor.itersize = 1
-                    await cursor.execute(call.query, call.parameters)
-                    async for (piece,) in cursor:
-                        yield piece
+            async with (
+                self._connection() as connection,
+                self._stream_transaction(connection),
+                connection.cursor(_methods.cursor_name(), row_factory=tuple_row) as cursor,
+            ):
+                cursor.itersize = 1
+                await cursor.execute(call.query, call.parameters)
+                async for (piece,) in cursor:
+                    yield piece
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:

@@ -40,12 +40,12 @@ class Client:
     The target is one of:
 
     - a DSN: one connection of the client's own, opened by the first call and closed by `close`;
-    - a connection of the caller's. Where it is outside any transaction, each call is a transaction of its own,
-      committed when it returns; where it is inside one, calls belong to that and the client never commits;
+    - a connection of the caller's. Outside any transaction, each call is a transaction of its own, committed when
+      it returns. Inside one, calls are part of that, and the client never commits;
     - a pool of the caller's, which gives each call a connection: use one where threads call at the same time.
 
-    Every method may raise NotAllowedError, NotReadyError, UnavailableError and QueryCancelledError, besides what it
-    names. A call is one statement: no retries, no DDL.
+    Besides what it names, every method may raise NotAllowedError, NotReadyError, UnavailableError and
+    QueryCancelledError. A call is one statement: no retries, no DDL.
     """
 
     def __init__(self, target: str | psycopg.Connection[Any] | ConnectionPool[Any]) -> None:
@@ -84,14 +84,14 @@ class Client:
     def cancel(self) -> None:
         """Ask the server, from another thread or a signal handler, to cancel what this client has running.
 
-        The calls end with QueryCancelledError. Between two pieces of a stream nothing runs: close the stream instead.
+        The calls end with QueryCancelledError. Between two pieces of a stream nothing runs: close the stream.
         """
         with translated():
             for connection in list(self._active):
                 connection.cancel_safe()
 
     def close(self) -> None:
-        """Close the client's own connection, if it has one; a connection or pool of the caller's stays open."""
+        """Close the client's own connection, if it has one; the caller's connection or pool stays open."""
         if self._own is not None:
             self._own.close()
             self._own = None
@@ -107,20 +107,28 @@ class Client:
     def _run(self, call: Call[R]) -> R:
         if call.before is not None:
             self._run(call.before)
-        with translated(), self._connection() as connection, self._transaction(connection):
-            with connection.cursor(row_factory=tuple_row) as cursor:
-                cursor.execute(call.query, call.parameters)
-                return call.read(cursor.fetchall())
+        with (
+            translated(),
+            self._connection() as connection,
+            self._transaction(connection),
+            connection.cursor(row_factory=tuple_row) as cursor,
+        ):
+            cursor.execute(call.query, call.parameters)
+            return call.read(cursor.fetchall())
 
     def _pieces(self, call: Stream) -> Generator[str, None, None]:
         if call.before is not None:
             self._run(call.before)
-        with translated(), self._connection() as connection, self._stream_transaction(connection):
-            with connection.cursor(_methods.cursor_name(), row_factory=tuple_row) as cursor:
-                cursor.itersize = 1
-                cursor.execute(call.query, call.parameters)
-                for (piece,) in cursor:
-                    yield piece
+        with (
+            translated(),
+            self._connection() as connection,
+            self._stream_transaction(connection),
+            connection.cursor(_methods.cursor_name(), row_factory=tuple_row) as cursor,
+        ):
+            cursor.itersize = 1
+            cursor.execute(call.query, call.parameters)
+            for (piece,) in cursor:
+                yield piece
 
     @contextmanager
     def _connection(self) -> Iterator[psycopg.Connection[Any]]:

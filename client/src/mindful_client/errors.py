@@ -13,7 +13,7 @@ class MindfulError(Exception):
 
     Attributes:
         message: What is wrong, in one line.
-        sqlstate: The five characters that PostgreSQL classifies errors by; None where there was no server to say.
+        sqlstate: PostgreSQL's five characters for the kind of error; None where no server was reached.
         hint: What to do about it, where that is known.
     """
 
