@@ -127,9 +127,10 @@ class Call:
         self._completion = Completion()
 
     def run(self, db: Database, memory_ids: Sequence[int] = ()) -> Iterator[str]:
-        """Yield the answer as it is made, then log the call."""
+        """Yield the answer as it is made, then log the call where the transaction may write."""
         yield from self._generator.stream(self._tokens, self._sampling, self._completion, db)
-        self._log(db, memory_ids)
+        if not db.one("select pg_catalog.current_setting('transaction_read_only')::boolean as read_only")["read_only"]:
+            self._log(db, memory_ids)
 
     def outcome(self) -> dict[str, Any]:
         """Tell what a finished call cost and how sure the model was, as columns of `generation_detail`."""
@@ -160,10 +161,8 @@ class Call:
         for name, value in self.outcome().items():
             columns[name] = (types.get(name, "real" if name.endswith("_ms") else "integer"), value)
         places = ", ".join(f"${at}" for at in range(1, len(columns) + 1))
-        # A standby or a read-only transaction can generate, but keeps no record of it.
         db.rows(
-            f"""insert into mindful.generation ({", ".join(columns)}) select {places}
-                where not pg_catalog.current_setting('transaction_read_only')::boolean""",
+            f"insert into mindful.generation ({', '.join(columns)}) values ({places})",
             [type_name for type_name, _ in columns.values()],
             [value for _, value in columns.values()],
         )

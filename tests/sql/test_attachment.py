@@ -1,0 +1,157 @@
+"""Tables of applications whose rows are remembered."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from support import Connect, fails
+
+
+@pytest.fixture
+def owner(db: psycopg.Connection, connect: Connect) -> Iterator[psycopg.Connection]:
+    """Ana, owner of a table of tickets that bob may write to."""
+    ana, bob = connect("ana"), connect("bob")
+    db.execute(f'create schema shop authorization "{ana.info.user}"')
+    ana.execute(
+        "create table shop.ticket (id int, lang text default 'en', subject text, body text, primary key (id, lang))"
+    )
+    ana.execute(f'grant usage on schema shop to "{bob.info.user}"')
+    ana.execute(f'grant all on shop.ticket to "{bob.info.user}"')
+    yield ana
+    db.execute("drop schema shop cascade")
+
+
+def attach(owner: psycopg.Connection) -> int:
+    row = owner.execute("select memory_attach('shop.ticket', $$subject || ': ' || body$$)").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def memories(owner: psycopg.Connection) -> dict[str, str]:
+    return dict(
+        owner.execute("select source_key, content from memory where source = 'shop.ticket'").fetchall()
+    )
+
+
+def test_rows_are_remembered_embedded_and_recalled(owner: psycopg.Connection) -> None:
+    owner.execute("insert into shop.ticket values (1, 'en', 'Printer', 'no toner on floor 3')")
+    assert attach(owner) == 1
+    owner.execute(
+        "insert into shop.ticket select i, 'en', 'Ticket', 'number ' || i from generate_series(2, 40) i"
+    )
+    assert memories(owner).keys() == {f"{i},en" for i in range(1, 41)}
+    row = owner.execute("select content, similarity from memory_recall('out of ink', 1)").fetchone()
+    assert row is not None
+    assert row[0] == "Printer: no toner on floor 3"
+    assert row[1] is not None
+
+
+def test_memories_follow_their_rows(owner: psycopg.Connection) -> None:
+    attach(owner)
+    owner.execute(
+        "insert into shop.ticket values (1, 'en', 'a', 'one'), (2, 'en', 'b', 'two'), (3, 'en', 'c', null)"
+    )
+    assert memories(owner) == {"1,en": "a: one", "2,en": "b: two"}
+    owner.execute("update shop.ticket set body = 'three' where id = 3")
+    owner.execute("update shop.ticket set body = null where id = 2")
+    owner.execute("update shop.ticket set id = 10 where id = 1")
+    assert memories(owner) == {"10,en": "a: one", "3,en": "c: three"}
+    owner.execute("delete from shop.ticket where id = 3")
+    assert memories(owner) == {"10,en": "a: one"}
+    owner.execute("truncate shop.ticket")
+    assert memories(owner) == {}
+
+
+def test_a_statement_is_one_batch(owner: psycopg.Connection, db: psycopg.Connection) -> None:
+    attach(owner)
+    before = owner.execute("select pg_current_xact_id_if_assigned()").fetchone()
+    assert before == (None,)
+    with owner.transaction():
+        owner.execute(
+            "insert into shop.ticket select i, 'en', 'Ticket', 'text ' || i from generate_series(1, 50) i"
+        )
+        row = owner.execute(
+            "select count(distinct xmin::text) from memory_embedding_all_minilm_l6_v2"
+        ).fetchone()
+    assert row == (1,)
+
+
+def test_rows_that_others_write_are_the_owners_memories(
+    owner: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    attach(owner)
+    bob.execute("insert into shop.ticket values (1, 'en', 'From bob', 'hello')")
+    assert memories(owner) == {"1,en": "From bob: hello"}
+    assert bob.execute("select count(*) from memory").fetchone() == (0,)
+    bob.execute("delete from shop.ticket")
+    assert memories(owner) == {}
+
+
+def test_a_writer_cannot_choose_the_tenant(
+    db: psycopg.Connection, owner: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    db.execute(f'grant mindful_application to "{owner.info.user}"')
+    attach(owner)
+    bob.execute("set mindful.tenant = 'victim'")
+    bob.execute("insert into shop.ticket values (1, 'en', 'a', 'b')")
+    assert db.execute("select distinct tenant from memory").fetchall() == [(owner.info.user,)]
+
+
+def test_a_failed_embedding_leaves_no_row(
+    owner: psycopg.Connection, admin: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    attach(owner)
+    db.execute("update model set source = '/nowhere.gguf' where name = 'all-minilm-l6-v2'")
+    with fails("58P01"):
+        owner.execute("insert into shop.ticket values (1, 'en', 'a', 'b')")
+    assert owner.execute("select count(*) from shop.ticket").fetchone() == (0,)
+
+
+def test_detaching_undoes_it(owner: psycopg.Connection) -> None:
+    owner.execute("insert into shop.ticket values (1, 'en', 'a', 'b')")
+    attach(owner)
+    assert owner.execute("select memory_detach('shop.ticket')").fetchone() == (1,)
+    owner.execute("insert into shop.ticket values (2, 'en', 'a', 'b')")
+    assert memories(owner) == {}
+    assert owner.execute(
+        "select count(*) from pg_trigger where tgrelid = 'shop.ticket'::regclass"
+    ).fetchone() == (0,)
+    assert owner.execute(
+        "select count(*) from pg_proc where pronamespace = 'shop'::regnamespace"
+    ).fetchone() == (0,)
+    assert attach(owner) == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "sqlstate", "hint"),
+    [
+        ("memory_attach('shop.nothing', 'body')", "42P01", None),
+        ("memory_attach('shop.ticket', 'nothing')", "42703", None),
+        ("memory_attach('shop.ticket', '')", "22023", r"\w"),
+        ("memory_attach('shop.ticket', null)", "22004", r"\w"),
+        ("memory_attach(null, 'body')", "22004", r"\w"),
+        ("memory_attach('shop.ticket', 'body', 'never')", "22023", r"\w"),
+        ("memory_attach('shop.keyless', 'body')", "42P16", r"\w"),
+        ("memory_attach('shop.seen', 'body')", "42809", r"\w"),
+        ("memory_attach('mindful.memory', 'content')", "42809", r"\w"),
+        ("memory_attach('pg_catalog.pg_class', 'relname')", "42501", r"\w"),
+        ("memory_detach('shop.ticket')", "42704", r"\w"),
+    ],
+)
+def test_bad_arguments_are_refused_and_nothing_is_left(
+    owner: psycopg.Connection, call: str, sqlstate: str, hint: str | None
+) -> None:
+    owner.execute("create table shop.keyless (body text)")
+    owner.execute("create view shop.seen as select * from shop.ticket")
+    with fails(sqlstate, hint):
+        owner.execute(f"select {call}")  # type: ignore[call-overload]
+    assert owner.execute("select count(*) from attachment").fetchone() == (0,)
+    assert owner.execute("select count(*) from pg_trigger where tgname like 'remember%'").fetchone() == (0,)
+
+
+def test_only_the_owner_attaches(owner: psycopg.Connection, bob: psycopg.Connection) -> None:
+    with fails("42501"):
+        bob.execute("select memory_attach('shop.ticket', 'body')")
+    attach(owner)
+    with fails("42710"):
+        attach(owner)

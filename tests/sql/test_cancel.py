@@ -1,0 +1,73 @@
+"""Whoever asks a backend to stop is heard, wherever the model is at work."""
+
+import threading
+import time
+
+import psycopg
+import pytest
+from support import Connect
+
+AT_WORK = {
+    "decode": "select llm_generate('Write a very long story about the sea.', max_tokens => 1500)",
+    "prefill": "select llm_generate(repeat('word and other ', 600), max_tokens => 1)",
+    "stream": "select count(*) from (select llm_stream('Write a very long story about the sea.', max_tokens => 1500)) s",
+    "chat": "select llm_chat('Write a very long story about the sea.', max_tokens => 1500)",
+    "embed": "select llm_embed_many(array_agg('words about the thing ' || i)) from generate_series(1, 4000) i",
+    "insert": "select memory_insert_many(jsonb_agg(jsonb_build_object('content', 'words about the thing ' || i)))"
+    " from generate_series(1, 4000) i",
+}
+
+
+@pytest.mark.parametrize("work", AT_WORK)
+@pytest.mark.parametrize(
+    ("stop", "sqlstate"), [("pg_cancel_backend", "57014"), ("pg_terminate_backend", "57P01")]
+)
+def test_a_stop_is_heard_within_200_ms(connect: Connect, work: str, stop: str, sqlstate: str) -> None:
+    delays = []
+    for _ in range(3):  # the machine is shared: the best of three is what the code takes
+        busy, other = connect("ana"), connect()
+        busy.execute("select llm_generate('Hi', max_tokens => 1), llm_embed('Hi')")
+        asked: list[float] = []
+
+        def ask(other: psycopg.Connection, pid: int, asked: list[float]) -> None:
+            time.sleep(0.5)
+            asked.append(time.perf_counter())
+            other.execute(f"select {stop}(%s)", (pid,))  # type: ignore[arg-type]
+
+        asker = threading.Thread(target=ask, args=(other, busy.info.backend_pid, asked))
+        asker.start()
+        with pytest.raises(psycopg.Error) as caught:
+            busy.execute(AT_WORK[work])  # type: ignore[call-overload]
+        heard = time.perf_counter()
+        asker.join()
+        assert caught.value.sqlstate == sqlstate
+        delays.append(heard - asked[0])
+        if delays[-1] < 0.2:
+            break
+    assert min(delays) < 0.2
+
+
+@pytest.mark.parametrize("work", ["decode", "prefill"])
+def test_statement_timeout_ends_a_call_and_the_connection_goes_on(ana: psycopg.Connection, work: str) -> None:
+    ana.execute("select llm_generate('Hi', max_tokens => 1)")
+    ana.execute("set statement_timeout = '300ms'")
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        ana.execute(AT_WORK[work])  # type: ignore[call-overload]
+    ana.execute("set statement_timeout = 0")
+    # What the cache holds of the broken call must not colour the next answer.
+    row = ana.execute("select llm_generate('What is the capital of France?')").fetchone()
+    assert row is not None
+    assert "Paris" in row[0]
+
+
+def test_a_cancelled_chat_stores_nothing(ana: psycopg.Connection) -> None:
+    ana.execute("select llm_chat('Hi', max_tokens => 1)")
+    before = ana.execute("select (select count(*) from memory), (select count(*) from session)").fetchone()
+    ana.execute("set statement_timeout = '300ms'")
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        ana.execute(AT_WORK["chat"])
+    ana.execute("set statement_timeout = 0")
+    assert (
+        ana.execute("select (select count(*) from memory), (select count(*) from session)").fetchone()
+        == before
+    )

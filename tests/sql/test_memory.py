@@ -1,0 +1,190 @@
+"""Remembering and recalling."""
+
+import json
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+from support import Connect, fails
+
+FACTS = [
+    "Rex is a beagle who sleeps in the kitchen.",
+    "The server room is on the third floor.",
+    "Marta moved to Toronto in 2019.",
+    "Peanuts make my throat swell.",
+    "The quarterly report is due on Friday.",
+]
+
+
+def remember(connection: psycopg.Connection, contents: list[str]) -> list[int]:
+    rows = connection.execute(
+        "select memory_insert_many(%s)", (Jsonb([{"content": content} for content in contents]),)
+    )
+    return [row[0] for row in rows]
+
+
+def recall(connection: psycopg.Connection, query: str, k: int = 3) -> list[str]:
+    return [row[0] for row in connection.execute("select content from memory_recall(%s, %s)", (query, k))]
+
+
+def test_recall_finds_by_meaning_and_by_words(ana: psycopg.Connection, connect: Connect) -> None:
+    remember(ana, FACTS)
+    other = connect("ana")  # what one connection remembers, another recalls
+    assert recall(other, "Which food allergies are there?", 1) == ["Peanuts make my throat swell."]
+    assert recall(other, "Toronto", 1) == ["Marta moved to Toronto in 2019."]
+    assert recall(other, "Where does the puppy lie down?", 1) == [
+        "Rex is a beagle who sleeps in the kitchen."
+    ]
+
+
+def test_recall_shows_the_parts_of_a_score(ana: psycopg.Connection) -> None:
+    remember(ana, FACTS)
+    rows = ana.execute("select score, similarity, bm25 from memory_recall('the third floor', 5)").fetchall()
+    assert len(rows) == 5
+    assert rows[0][0] == 1
+    assert rows[0][2] > 0
+    assert [row[0] for row in rows] == sorted((row[0] for row in rows), reverse=True)
+    assert all(-1 <= row[1] <= 1 for row in rows)
+    assert rows[-1][2] is None
+
+
+def test_bm25_is_the_formula(ana: psycopg.Connection) -> None:
+    remember(ana, ["red red fox", "red hen", "blue bird sings loudly"])
+    found = dict(
+        ana.execute("select content, bm25 from _memory_lexical('red fox', 10, null) join memory using (id)")
+    )
+    # Lengths 3, 2, 4, mean 3; "red" in 2 of 3 memories, "fox" in 1.
+    from math import log
+
+    def part(frequency: int, holders: int, length: int) -> float:
+        idf = log(1 + (3 - holders + 0.5) / (holders + 0.5))
+        return idf * frequency * 2.2 / (frequency + 1.2 * (0.25 + 0.75 * length / 3))
+
+    assert found == pytest.approx({"red red fox": part(2, 2, 3) + part(1, 1, 3), "red hen": part(1, 2, 2)})
+
+
+def test_ids_come_in_the_order_of_the_texts(ana: psycopg.Connection) -> None:
+    ids = remember(ana, FACTS)
+    assert ids == sorted(ids)
+    assert [row[0] for row in ana.execute("select content from memory order by id")] == FACTS
+
+
+def test_a_changed_text_is_found_by_its_new_words_only(ana: psycopg.Connection) -> None:
+    (memory_id,) = remember(ana, ["The meeting is in Lisbon."])
+    ana.execute("update memory set content = 'The concert is in Oslo.' where id = %s", (memory_id,))
+    row = ana.execute("select similarity, bm25 from memory_recall('concert Oslo', 1)").fetchone()
+    assert row is not None
+    assert row[0] > 0.5 < row[1]
+    assert ana.execute("select bm25 from memory_recall('meeting Lisbon', 1)").fetchone() == (None,)
+    assert ana.execute(
+        'select count(*) from memory m join "memory_embedding_all_minilm_l6_v2" e using (tenant, id, content_hash)'
+    ).fetchone() == (1,)
+
+
+def test_a_deleted_memory_leaves_nothing(ana: psycopg.Connection) -> None:
+    remember(ana, FACTS)
+    ana.execute("delete from memory")
+    for relation in ("memory", "memory_term", "memory_embedding_all_minilm_l6_v2"):
+        assert ana.execute(f"select count(*) from {relation}").fetchone() == (0,)  # type: ignore[call-overload]
+    assert ana.execute("select sum(memories), sum(lexemes) from memory_count").fetchone() == (0, 0)
+    assert recall(ana, "Toronto") == []
+
+
+def test_counts_agree_with_the_rows(ana: psycopg.Connection, connect: Connect) -> None:
+    remember(ana, FACTS)
+    remember(connect("ana"), ["One more from another connection."])
+    ana.execute("update memory set content = content || ' And more words here.' where id % 2 = 0")
+    ana.execute("delete from memory where id % 3 = 0")
+    assert (
+        ana.execute("select sum(memories), sum(lexemes) from memory_count").fetchone()
+        == ana.execute("select count(*), sum(_length(content)) from memory").fetchone()
+    )
+    assert (
+        ana.execute("select lexeme, id, frequency, length from memory_term order by 1, 2").fetchall()
+        == ana.execute(
+            "select t.lexeme, m.id, t.frequency, t.length from memory m, _terms(m.content) t order by 1, 2"
+        ).fetchall()
+    )
+
+
+def test_kinds_narrow_a_recall(ana: psycopg.Connection) -> None:
+    ana.execute("select memory_insert('The manual explains vacuum.', kind => 'document')")
+    ana.execute("select memory_insert('I bought a vacuum cleaner.')")
+    for kind in ("document", "fact"):
+        rows = ana.execute(
+            "select kind from memory_recall('vacuum', 5, kinds => array[%s])", (kind,)
+        ).fetchall()
+        assert rows == [(kind,)]
+
+
+def test_stop_words_alone_are_recalled_by_meaning(ana: psycopg.Connection) -> None:
+    remember(ana, FACTS)
+    assert len(recall(ana, "who is that", 2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "sqlstate"),
+    [
+        ("memory_insert(null)", "22004"),
+        ("memory_insert('')", "22023"),
+        ("memory_insert(E'\\t\\n ')", "22023"),
+        ("memory_insert(repeat('word ', 2000000))", "54000"),
+        ("memory_insert('x', kind => 'message')", "22023"),
+        ("memory_insert('x', kind => null)", "22023"),
+        ("memory_insert('x', metadata => '[1]')", "22023"),
+        ("memory_insert_many(null)", "22004"),
+        ("memory_insert_many('{}')", "22023"),
+        ("memory_insert_many('[1]')", "22023"),
+        ('memory_insert_many(\'[{"content": "x"}, {"content": ""}]\')', "22023"),
+        ('memory_insert_many(\'[{"content": "x", "contents": "y"}]\')', "22023"),
+        ("memory_insert_many('[{}]')", "22004"),
+        ("memory_recall(null)", "22004"),
+        ("memory_recall('')", "22023"),
+        ("memory_recall('x', 0)", "22023"),
+        ("memory_recall('x', -1)", "22023"),
+        ("memory_recall('x', 1000000)", "22023"),
+        ("memory_recall('x', null)", "22004"),
+    ],
+)
+def test_bad_arguments_are_refused_and_nothing_is_written(
+    ana: psycopg.Connection, call: str, sqlstate: str
+) -> None:
+    with fails(sqlstate):
+        ana.execute(f"select {call}")  # type: ignore[call-overload]
+    assert ana.execute("select count(*) from memory").fetchone() == (0,)
+
+
+def test_the_error_names_the_element(ana: psycopg.Connection) -> None:
+    with fails("22023") as caught:
+        ana.execute("select memory_insert_many(%s)", (json.dumps([{"content": "fine"}, {"content": " "}]),))
+    assert "element 2" in str(caught.value)
+
+
+def test_invalid_utf8_never_arrives(ana: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.errors.CharacterNotInRepertoire):
+        ana.execute(r"select memory_insert(convert_from('\xff', 'UTF8'))")
+
+
+def test_memories_without_an_embedder_are_found_by_their_words(
+    db: psycopg.Connection, ana: psycopg.Connection
+) -> None:
+    db.execute("update model set is_default = false where kind = 'embedder'")
+    remember(ana, FACTS)
+    rows = ana.execute("select content, similarity from memory_recall('Toronto', 2)").fetchall()
+    assert rows == [("Marta moved to Toronto in 2019.", None)]
+
+
+def test_nothing_remembered_is_nothing_recalled(ana: psycopg.Connection) -> None:
+    assert recall(ana, "anything") == []
+
+
+def test_concurrent_writers_do_not_wait_for_each_other(ana: psycopg.Connection, connect: Connect) -> None:
+    other = connect("ana")
+    # Two processes whose numbers are alike modulo 16 share a row of counts; try until they are not.
+    while (other.info.backend_pid - ana.info.backend_pid) % 16 == 0:
+        other = connect("ana")
+    other.execute("set lock_timeout = '5s'")
+    with ana.transaction():
+        remember(ana, FACTS)
+        remember(other, ["Written while the other transaction is open."])
+    assert ana.execute("select sum(memories) from memory_count").fetchone() == (len(FACTS) + 1,)

@@ -1,0 +1,169 @@
+"""The registry of models, and what one connection has loaded."""
+
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+from support import EMBEDDER, GENERATOR, fails
+from support.models import model_files
+
+
+def test_a_model_is_loaded_at_its_first_use_and_given_back(ana: psycopg.Connection) -> None:
+    def loaded() -> list[str]:
+        row = ana.execute(
+            "select array(select m ->> 'name' from jsonb_array_elements(models) m) from mindful_status()"
+        )
+        names: list[str] = (row.fetchone() or ([],))[0]
+        return names
+
+    assert loaded() == []
+    ana.execute("select llm_token_count('Hi')")
+    assert loaded() == [GENERATOR]
+    assert ana.execute("select model_unload('nobody'), model_unload(), model_unload()").fetchone() == (
+        0,
+        1,
+        0,
+    )
+    assert loaded() == []
+
+
+def test_unloading_returns_the_memory(ana: psycopg.Connection) -> None:
+    def private() -> int:
+        return int((ana.execute("select private_bytes from mindful_status()").fetchone() or (0,))[0])
+
+    ana.execute("select llm_generate('Hi', max_tokens => 1)")
+    ana.execute("select model_unload()")
+    empty = private()
+    ana.execute("select llm_generate('Hi', max_tokens => 1)")
+    held = private() - empty
+    assert held > 40_000_000
+    ana.execute("select model_unload()")
+    assert private() - empty < held / 10
+
+
+def test_status_tells_what_this_connection_runs_on(ana: psycopg.Connection) -> None:
+    row = ana.execute(
+        """select extension_version = package_version, server_version = current_setting('server_version'),
+               vector_version, python_prefix, tenant = current_user, backend_pid = pg_backend_pid(), private_bytes > 0
+           from mindful_status()"""
+    ).fetchone()
+    assert row is not None
+    assert row[:2] == (True, True)
+    assert tuple(map(int, row[2].split(".")))[:2] >= (0, 8)
+    assert Path(row[3], "bin", "python3").exists()
+    assert row[4:] == (True, True, True)
+
+
+def test_facts_are_read_from_the_file(ana: psycopg.Connection) -> None:
+    rows = ana.execute(
+        "select name, dims, context_length, licence, length(sha256), is_default from model"
+    ).fetchall()
+    assert (GENERATOR, None, 2048, "apache-2.0", 64, True) in rows
+    assert (EMBEDDER, 384, 256, "apache-2.0", 64, True) in rows
+
+
+def test_a_missing_or_damaged_file_is_refused(db: psycopg.Connection, tmp_path: Path) -> None:
+    source = Path(model_files(db)["generator"])
+    tmp_path.chmod(0o755)
+    for parent in list(tmp_path.parents)[:3]:
+        if parent != Path("/tmp"):
+            parent.chmod(0o755)
+    truncated, garbage = tmp_path / "truncated.gguf", tmp_path / "garbage.gguf"
+    with source.open("rb") as file:
+        truncated.write_bytes(file.read(30_000_000))
+    garbage.write_bytes(b"no model at all")
+    for path, sqlstate in ((truncated, "XX001"), (garbage, "XX001"), (tmp_path / "nothing.gguf", "58P01")):
+        with fails(sqlstate):
+            db.execute("select model_register('broken', 'generator', 'llama_cpp', %s)", (str(path),))
+    assert db.execute("select count(*) from model where name = 'broken'").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "provider", "options", "sqlstate"),
+    [
+        (None, "generator", "scripted", {}, "22004"),
+        ("m", "oracle", "scripted", {}, "22023"),
+        ("m", "generator", "os.system", {}, "22023"),
+        ("m", "generator", "scripted", [], "22023"),
+        ("m", "generator", "scripted", {"context_length": "many"}, "22023"),
+        ("m", "generator", "scripted", {"replies": [["("]]}, "22023"),
+        ("m", "generator", "scripted", {"replies": [["(", "x"]]}, "22023"),
+        (GENERATOR, "generator", "scripted", {}, "42710"),
+    ],
+)
+def test_bad_registrations_are_refused(
+    admin: psycopg.Connection, name: str | None, kind: str, provider: str, options: object, sqlstate: str
+) -> None:
+    with fails(sqlstate):
+        admin.execute("select model_register(%s, %s, %s, '', %s)", (name, kind, provider, Jsonb(options)))
+
+
+def test_an_option_nobody_reads_is_refused(db: psycopg.Connection) -> None:
+    files = model_files(db)
+    for kind, options in (
+        ("generator", {"context": 10}),
+        ("generator", {"layout": "no placeholder"}),
+        ("generator", {"context_length": 10_000_000}),
+        ("embedder", {"layout": "{memories}{message}"}),
+    ):
+        with fails("22023"):
+            db.execute(
+                "select model_register('m', %s, 'llama_cpp', %s, %s)", (kind, files[kind], Jsonb(options))
+            )
+
+
+def test_a_file_of_the_other_kind_is_refused(db: psycopg.Connection) -> None:
+    files = model_files(db)
+    for kind, other in (("generator", "embedder"), ("embedder", "generator")):
+        with fails("22023", hint=other):
+            db.execute("select model_register('m', %s, 'llama_cpp', %s)", (kind, files[other]))
+
+
+def test_only_administrators_register(ana: psycopg.Connection, admin: psycopg.Connection) -> None:
+    for statement in (
+        "select model_register('m', 'generator', 'scripted', '')",
+        "select model_default_set('scripted')",
+        "insert into model (name, kind, provider, source, sha256) values ('m', 'generator', 'scripted', '', '')",
+        "update model set is_default = false",
+        "select _embedding_table_create('m', 3)",
+    ):
+        with fails("42501", hint=None):
+            ana.execute(statement)  # type: ignore[call-overload]
+    admin.execute("select model_register('m', 'generator', 'scripted', '')")
+    admin.execute("select model_default_set('m')")
+    assert ana.execute("select llm_generate('anything')").fetchone() == ("I do not know.",)
+    with fails("42704"):
+        admin.execute("select model_default_set('nobody')")
+
+
+def test_a_model_serves_only_those_it_is_granted_to(
+    admin: psycopg.Connection, ana: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    admin.execute(
+        "select model_register('private', 'generator', 'scripted', '', granted_to => array[%s])",
+        (ana.info.user,),
+    )
+    assert ana.execute("select llm_generate('Hi', 'private')").fetchone() == ("I do not know.",)
+    assert bob.execute("select count(*) from model where name = 'private'").fetchone() == (0,)
+    with fails("42704"):
+        bob.execute("select llm_generate('Hi', 'private')")
+
+
+def test_an_administrators_embedding_table_is_not_his_own(
+    admin: psycopg.Connection, ana: psycopg.Connection
+) -> None:
+    admin.execute("select model_register('small.one', 'embedder', 'scripted', '', '{\"dims\": 3}')")
+    for statement in (
+        "alter table memory_embedding_small_one disable row level security",
+        "select * from memory_embedding_small_one",
+    ):
+        with fails("42501", hint=None):
+            admin.execute(statement)  # type: ignore[call-overload]
+    assert ana.execute("select count(*) from memory_embedding_small_one").fetchone() == (0,)
+
+
+def test_a_package_of_another_version_says_so(db: psycopg.Connection) -> None:
+    db.execute("update pg_extension set extversion = '0.0.1' where extname = 'mindful'")
+    with fails("55000", hint="Reconnect"):
+        db.execute("select llm_token_count('Hi')")

@@ -1,0 +1,173 @@
+"""What one tenant cannot see, another role cannot reach, and no setting can move."""
+
+import psycopg
+import pytest
+from support import SCRIPTED_GENERATOR, Connect, fails
+
+TABLES = (
+    "session",
+    "memory",
+    "memory_term",
+    "memory_count",
+    "memory_embedding_all_minilm_l6_v2",
+    "attachment",
+    "generation",
+    "review",
+)
+
+
+@pytest.fixture
+def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connection:
+    """Ana, with a row in every table."""
+    db.execute(f'create schema private authorization "{ana.info.user}"')
+    ana.execute("create table private.note (id int primary key, body text)")
+    ana.execute("select memory_attach('private.note', 'body')")
+    ana.execute("insert into private.note values (1, 'The safe opens with 4711.')")
+    row = ana.execute(
+        "select message_id from llm_chat_detail('How does the safe open?', model => %s)",
+        (SCRIPTED_GENERATOR,),
+    ).fetchone()
+    ana.execute("select self_review(%s, %s)", (*(row or ()), SCRIPTED_GENERATOR))
+    return ana
+
+
+def test_every_table_of_the_schema_is_guarded(db: psycopg.Connection) -> None:
+    open_tables = db.execute(
+        """select relname from pg_class where relnamespace = 'mindful'::regnamespace and relkind = 'r'
+           and not (relrowsecurity and relforcerowsecurity)"""
+    ).fetchall()
+    assert open_tables == []
+
+
+def test_nobody_sees_anothers_rows(victim: psycopg.Connection, bob: psycopg.Connection) -> None:
+    for table in TABLES:
+        seen = [
+            connection.execute(f"select count(*) from {table}").fetchone() for connection in (victim, bob)
+        ]  # type: ignore[call-overload]
+        assert seen[0] != (0,), table
+        assert seen[1] == (0,), table
+    assert bob.execute("select content from memory_recall('safe', 100)").fetchall() == []
+    assert bob.execute("select * from conversation").fetchall() == []
+
+
+def test_nobody_writes_anothers_rows(
+    victim: psycopg.Connection, bob: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    tenant = victim.info.user
+    session_id, memory_id = (
+        db.execute(
+            "select session_id, max(id) from memory where session_id is not null group by 1"
+        ).fetchone()
+        or ()
+    )
+    for statement in ("update memory set content = 'owned'", "delete from memory", "delete from session"):
+        assert bob.execute(statement).rowcount == 0  # type: ignore[call-overload]
+    for statement in (
+        f"insert into memory (tenant, content) values ('{tenant}', 'planted')",
+        f"insert into session (tenant) values ('{tenant}')",
+        f"insert into memory_embedding_all_minilm_l6_v2 (tenant, id, embedding, content_hash) values ('{tenant}', {memory_id}, array_fill(1, array[384])::vector, '')",
+    ):
+        with fails("42501", hint=None):
+            bob.execute(statement)  # type: ignore[call-overload]
+    with fails("42704"):
+        bob.execute("select message_insert(%s, 'user', 'planted')", (session_id,))
+    with fails("42704"):
+        bob.execute("select llm_chat('planted', %s)", (session_id,))
+    with fails("42704"):
+        bob.execute("select * from session_context(%s, 'planted')", (session_id,))
+
+
+def test_records_of_what_happened_are_not_rewritten(victim: psycopg.Connection) -> None:
+    for table in ("generation", "review"):
+        for statement in (f"update {table} set model = 'x'", f"delete from {table}"):
+            with pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedColumn)):
+                victim.execute(statement)  # type: ignore[call-overload]
+
+
+def test_a_tenant_is_believed_of_an_application_only(connect: Connect) -> None:
+    application, bob = connect("application"), connect("bob")
+    for connection in (application, bob):
+        connection.execute("set mindful.tenant = 'customer-7'")
+        connection.execute("select memory_insert('The order is late.')")
+    assert application.execute("select tenant from memory").fetchall() == [("customer-7",)]
+    assert bob.execute("select tenant from memory").fetchall() == [(bob.info.user,)]
+    application.execute("set mindful.tenant = 'customer-8'")
+    assert application.execute("select count(*) from memory").fetchone() == (0,)
+
+
+def test_a_reader_sees_figures_of_all_and_words_of_none(
+    victim: psycopg.Connection, reader: psycopg.Connection
+) -> None:
+    assert reader.execute("select sum(memories) from memory_overview").fetchone() == (3,)
+    assert reader.execute("select count(*) from model_usage").fetchone() != (0,)
+    assert reader.execute("select count(*) from confidence_daily").fetchone() != (0,)
+    for statement in (
+        "select content from memory",
+        "select metadata from memory",
+        "select lexeme from memory_term",
+        "select title from session",
+        "select * from conversation",
+        "select embedding from memory_embedding_all_minilm_l6_v2",
+        "select signals from review",
+        "select memory_insert('x')",
+        "select llm_generate('x')",
+    ):
+        with fails("42501", hint=None):
+            reader.execute(statement)  # type: ignore[call-overload]
+
+
+def test_the_rights_of_user_and_reader_do_not_add_up(
+    db: psycopg.Connection, victim: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    db.execute(f'grant mindful_reader to "{bob.info.user}"')
+    try:
+        assert bob.execute("select content from memory").fetchall() == []
+    finally:
+        db.execute(f'revoke mindful_reader from "{bob.info.user}"')
+
+
+def test_an_administrator_reads_nobody(victim: psycopg.Connection, admin: psycopg.Connection) -> None:
+    for table in TABLES:
+        with fails("42501", hint=None):
+            admin.execute(f"select * from {table}")  # type: ignore[call-overload]
+
+
+def test_a_stranger_can_do_nothing(cluster: object, db: psycopg.Connection) -> None:
+    db.execute("set role pg_monitor")
+    for statement in (
+        "select mindful.llm_generate('x')",
+        "select * from mindful.model",
+        "select mindful._tenant()",
+    ):
+        with fails("42501", hint=None):
+            db.execute(statement)  # type: ignore[call-overload]
+
+
+def test_objects_on_the_callers_path_are_not_used(bob: psycopg.Connection, db: psycopg.Connection) -> None:
+    db.execute(f'create schema trap authorization "{bob.info.user}"')
+    bob.execute("create function trap.btrim(text, text) returns text language sql as $$ select 1 / 0 $$")
+    bob.execute(
+        "create function trap.format(text, variadic text[]) returns text language sql as $$ select 1 / 0 $$"
+    )
+    bob.execute("create table trap.memory (like mindful.memory)")
+    bob.execute("set search_path = trap, mindful, pg_catalog, public")
+    bob.execute("select mindful.memory_insert('The path is pinned.')")
+    assert bob.execute("select count(*) from mindful.memory_recall('path')").fetchone() == (1,)
+    assert bob.execute("select count(*) from trap.memory").fetchone() == (0,)
+
+
+def test_state_of_a_session_does_not_outlive_a_change_of_role(
+    db: psycopg.Connection, connect: Connect
+) -> None:
+    ana, bob = connect("ana"), connect("bob")
+    db.execute(f'set role "{ana.info.user}"')
+    db.execute("select memory_insert('The safe opens with 4711.')")
+    db.execute("select llm_chat('How does the safe open?', max_tokens => 4)")
+    db.execute("reset role")
+    db.execute("discard all")
+    db.execute(f'set role "{bob.info.user}"')
+    assert db.execute("select * from mindful.memory_recall('safe')").fetchall() == []
+    shown = db.execute(
+        "select part from mindful.session_context(mindful.session_start(), 'How does the safe open?')"
+    ).fetchall()
+    assert shown == [("system",), ("message",)]
