@@ -82,7 +82,7 @@ def _statements(text: str) -> Iterator[Any]:
         statement = raw.stmt
         yield statement
         if isinstance(statement, ast.DoStmt):
-            yield from _dynamic(next(arg.arg.sval for arg in statement.args if arg.defname == "as"))
+            yield from _dynamic(next(arg.arg.sval for arg in statement.args or () if arg.defname == "as"))
         elif isinstance(statement, ast.CreateFunctionStmt) and statement.sql_body is None:
             yield from _dynamic(_function(statement).body)
 
@@ -106,6 +106,19 @@ def _add(script: Script, statement: Any) -> None:
             function = _function(statement)
             script.functions.append(function)
             script.open_to_public.add(function.signature)
+        case ast.CommentStmt():
+            if statement.comment:
+                script.comments.add(_commented(statement))
+        case ast.AlterTableStmt():
+            _alter(script, statement)
+        case ast.GrantStmt():
+            _grant(script, statement)
+        case _:
+            _name(script, statement)
+
+
+def _name(script: Script, statement: Any) -> None:
+    match statement:
         case ast.CreateStmt():
             script.tables.append(statement.relation.relname)
         case ast.ViewStmt():
@@ -114,24 +127,18 @@ def _add(script: Script, statement: Any) -> None:
             script.views.append(statement.into.rel.relname)
         case ast.CompositeTypeStmt():
             script.types.append(statement.typevar.relname)
-        case ast.CreateEnumStmt() | ast.CreateDomainStmt():
-            names = statement.typeName if isinstance(statement, ast.CreateEnumStmt) else statement.domainname
-            script.types.append(names[-1].sval)
-        case ast.CommentStmt():
-            if statement.comment:
-                script.comments.add(_commented(statement))
         case ast.CreatePolicyStmt():
             script.policies.add(statement.table.relname)
-        case ast.AlterTableStmt():
-            for command in statement.cmds:
-                if command.subtype == enums.AlterTableType.AT_EnableRowSecurity:
-                    script.row_security.add(statement.relation.relname)
-                elif command.subtype == enums.AlterTableType.AT_ForceRowSecurity:
-                    script.forced.add(statement.relation.relname)
-        case ast.GrantStmt():
-            _grant(script, statement)
         case _:
             pass
+
+
+def _alter(script: Script, statement: Any) -> None:
+    for command in statement.cmds:
+        if command.subtype == enums.AlterTableType.AT_EnableRowSecurity:
+            script.row_security.add(statement.relation.relname)
+        elif command.subtype == enums.AlterTableType.AT_ForceRowSecurity:
+            script.forced.add(statement.relation.relname)
 
 
 def _grant(script: Script, statement: Any) -> None:
@@ -181,4 +188,4 @@ def _signature(target: Any) -> str:
 
 
 def _type(name: Any) -> str:
-    return str(RawStream()(name))
+    return str(RawStream()(name))  # type: ignore[no-untyped-call]

@@ -38,7 +38,7 @@ def _body_problems(function: Function) -> Iterator[str]:
     if passed != list(function.arguments):
         yield f"passes {passed}, not {function.arguments}"
     target = getattr(importlib.import_module(module), imported, None)
-    if not hasattr(target, "__wrapped__"):
+    if target is None or not hasattr(target, "__wrapped__"):
         yield f"{module}.{imported} is no sql_function"
         return
     declared = list(inspect.signature(target).parameters)
@@ -47,7 +47,7 @@ def _body_problems(function: Function) -> Iterator[str]:
 
 
 def attribute_problems(script: Script) -> Iterator[str]:
-    """Every function says how volatile, how parallel and whose right it is, and where its names are looked up."""
+    """Every function says how volatile, how parallel and whose right it is, and where names are looked up."""
     for function in script.functions:
         for attribute in ("volatility", "parallel", "security"):
             if attribute not in function.options:
@@ -104,7 +104,8 @@ from mindful.llm import llm_embed
 return llm_embed(content, model)
 $python$;
 comment on function llm_embed(text, text) is 'Embeds.';
-create function _one() returns integer language sql stable parallel safe security invoker begin atomic select 1; end;
+create function _one() returns integer language sql stable parallel safe security invoker
+begin atomic select 1; end;
 comment on function _one() is 'One.';
 create table note (content text);
 comment on table note is 'Notes.';
@@ -167,7 +168,7 @@ def test_a_good_script_has_no_problem(check: Check) -> None:
         (attribute_problems, "parallel restricted", ""),
         (attribute_problems, "security invoker\nset", "set"),
         (attribute_problems, "set search_path = pg_catalog, mindful, pg_temp", ""),
-        (attribute_problems, "safe security invoker begin", "safe begin"),
+        (attribute_problems, "safe security invoker", "safe"),
         (
             comment_problems,
             "comment on function llm_embed(text, text)",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mindful import chat, runtime
+from mindful import runtime
 from mindful.chat import Chat, with_notes
 from mindful.errors import (
     ContextLengthError,
@@ -17,6 +17,7 @@ from mindful.errors import (
     NullValueError,
     UndefinedObjectError,
 )
+from mindful.llm import SYSTEM_PROMPT
 from mindful.ports import Message, ModelSpec, Row, Sampling
 from mindful.providers.scripted import ScriptedGenerator
 from unit.fakes import FakeDatabase
@@ -149,12 +150,12 @@ def test_the_context_never_grows_into_the_room_of_the_answer(
 
 @given(
     memory=st.text(alphabet='ab "\\\n\t', min_size=1, max_size=80).filter(str.strip),
-    context_length=st.integers(40, 120),
+    context_length=st.integers(100, 400),
 )
 def test_quoting_a_memory_does_not_overrun_the_context(memory: str, context_length: int) -> None:
     generator = PunctuationGenerator({"context_length": context_length})
     spec = ModelSpec("s", "generator", "scripted", "", "cafe", {})
-    db = database(turns_of(*["word"] * 20), memories_of(memory, memory), context_length=context_length)
+    db = database(turns_of(*["word " * 12] * 20), memories_of(memory, memory), context_length=context_length)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runtime, "generator", lambda *_: (spec, generator))
         conversation = chat_of(db)
@@ -215,7 +216,7 @@ def test_no_more_memories_are_shown_than_wanted_and_none_are_recalled_for_zero()
 
 def test_a_session_without_a_system_prompt_has_the_models_or_the_general_one() -> None:
     assert shown(chat_of(database()))[0] == ("system", "system")
-    assert shown(chat_of(database(of_session=None)))[0] == ("system", chat.SYSTEM_PROMPT)
+    assert shown(chat_of(database(of_session=None)))[0] == ("system", SYSTEM_PROMPT)
     assert shown(chat_of(database(of_session=None, system_prompt="model's")))[0] == ("system", "model's")
 
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import inspect
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,6 +33,11 @@ def database(kind: str = "generator", **options: Any) -> FakeDatabase:
     return FakeDatabase(answers)
 
 
+def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function beneath sql_function, which takes the database."""
+    return inspect.unwrap(function)
+
+
 def generate(db: FakeDatabase, prompt: str | None, **changed: Any) -> dict[str, Any] | None:
     arguments: dict[str, Any] = {
         "model": None,
@@ -41,8 +48,8 @@ def generate(db: FakeDatabase, prompt: str | None, **changed: Any) -> dict[str, 
         "stop": [],
         "truncate": False,
     }
-    detail = llm.llm_generate_detail.__wrapped__(db, prompt, **arguments | changed)  # type: ignore[attr-defined]
-    return detail  # type: ignore[no-any-return]
+    detail: dict[str, Any] | None = wrapped(llm.llm_generate_detail)(db, prompt, **arguments | changed)
+    return detail
 
 
 def test_confidence_is_the_geometric_mean_of_probabilities() -> None:
@@ -140,7 +147,7 @@ def test_the_system_prompt_is_the_calls_the_models_or_the_general_one() -> None:
         return str(detail["text"])
 
     replies = [["system: mine", "mine"], ["system: model", "model"], ["system:", "general"]]
-    script = {"replies": replies, "default": "none"}
+    script: dict[str, Any] = {"replies": replies, "default": "none"}
     assert seen(database(**script), "mine") == "mine"
     assert seen(database(**script, system_prompt="model"), None) == "model"
     assert seen(database(**script), None) == "general"
@@ -180,8 +187,8 @@ def test_a_missing_model_is_named_and_a_missing_default_is_not_ready() -> None:
 
 
 def test_embeddings_stand_in_the_order_of_the_texts_and_null_stays_null() -> None:
-    embed_many = llm.llm_embed_many.__wrapped__  # type: ignore[attr-defined]
-    embed = llm.llm_embed.__wrapped__  # type: ignore[attr-defined]
+    embed_many = wrapped(llm.llm_embed_many)
+    embed = wrapped(llm.llm_embed)
     db = database("embedder", dims=8)
     assert embed_many(db, [None, "a dog", "a cat", None], None) == [
         None,
@@ -201,7 +208,7 @@ def test_an_empty_text_has_no_embedding() -> None:
 
 
 def test_tokens_are_counted_up_to_a_length() -> None:
-    count = llm.llm_token_count.__wrapped__  # type: ignore[attr-defined]
+    count = wrapped(llm.llm_token_count)
     assert count(database(), "one two three", None) == 3
     assert count(database(), None, None) is None
     with pytest.raises(ContextLengthError):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ def pieces_of(draw: st.DrawFn, texts: st.SearchStrategy[str] = LETTERS) -> tuple
     text = draw(texts)
     data = text.encode()
     cuts = sorted(draw(st.sets(st.integers(0, len(data)))) | {0, len(data)})
-    return text, [data[low:high] for low, high in zip(cuts, cuts[1:], strict=False)]
+    return text, [data[low:high] for low, high in pairwise(cuts)]
 
 
 def shown(stream: TextStream, pieces: Sequence[bytes]) -> Iterator[str]:

@@ -29,9 +29,7 @@ def files_that_state(version: str, root: Path) -> list[Path]:
 def _sources(root: Path) -> Iterator[Path]:
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root)
-        hidden = any(
-            (part.startswith(".") and part != ".ci") or part == "__pycache__" for part in name.parts[:-1]
-        )
+        hidden = any(part.startswith((".", "__")) and part != ".ci" for part in name.parts[:-1])
         if path.is_file() and not hidden and not _OTHERS.fullmatch(name.as_posix()):
             yield name
 
