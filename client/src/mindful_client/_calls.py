@@ -1,7 +1,7 @@
 """Every call as a value: its SQL, its parameters, and how its rows are read. Nothing here does I/O.
 
-A function here has the name of an SQL function, and its arguments have their names. Those that have a default in
-SQL are keywords, and stay out of the statement where they are not given: the server's defaults hold.
+A function here has the name of an SQL function, and its arguments have theirs. Those with a default in SQL are
+keywords, and stay out of the statement where they are not given: the server's defaults hold.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def chat(
     """Commit a message, then answer it: whatever becomes of the answer, the message is kept.
 
     Two statements: message_insert, then llm_chat_detail(None, session_id=...), which also asks again after a
-    failure. Within a transaction of the caller's nothing is committed, and a failure takes the message with it.
+    failure. Within a transaction of the caller's nothing is committed: its rollback takes the message too.
     Raises as llm_chat.
     """
     answer = llm_chat_detail(
@@ -394,7 +394,7 @@ def model_default_set(name: str) -> Call[None]:
 
 
 def model_unload(*, name: str | None = DEFAULT) -> Call[int]:
-    """Give back the memory of a model that the connection has loaded, or of all; return how many there were."""
+    """Give back the memory of a model that the connection has loaded, or of all; return how many."""
     return _value("model_unload", locals())
 
 
@@ -438,7 +438,7 @@ _TYPES: dict[str, LiteralString] = {
     "title": "text",
     "truncate": "boolean",
 }
-"""SQL types of arguments: the casts make a real of a float, and a clear error of a number that is too large."""
+"""SQL types of arguments: casts make a real of a float, and a clear error of a number that is too large."""
 
 
 def _value(
@@ -510,7 +510,7 @@ class _NoColumns:
 
 
 def _parameter(name: str, value: Any, sql_type: str) -> Any:
-    """Return a value as psycopg is to send it; raise InvalidInputError where PostgreSQL could not store it."""
+    """Return a value as psycopg is to send it, or raise InvalidInputError."""
     _check_texts(name, value)
     if value is None:
         return None
@@ -554,7 +554,8 @@ def _check_text(name: str, text: str) -> None:
         ) from error
 
 
-def _json_default(value: Any) -> str:
+def json_default(value: Any) -> str:
+    """Return a date, a time or a UUID as JSON holds it: as a text."""
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, UUID):
@@ -562,7 +563,7 @@ def _json_default(value: Any) -> str:
     raise TypeError(f"{type(value).__name__} has no place in JSON")
 
 
-_dumps = functools.partial(json.dumps, default=_json_default, ensure_ascii=False)
+_dumps = functools.partial(json.dumps, default=json_default, ensure_ascii=False)
 
 
 def _vector(text: str | None) -> list[float] | None:

@@ -40,8 +40,8 @@ class Client:
     The target is one of:
 
     - a DSN: one connection of the client's own, opened by the first call and closed by `close`;
-    - a connection of the caller's. Outside any transaction, each call is a transaction of its own, committed when
-      it returns. Inside one, calls are part of that, and the client never commits;
+    - a connection of the caller's. Outside any transaction, each call is a transaction of its own, committed
+      when it returns. Inside one, calls are part of that, and the client never commits;
     - a pool of the caller's, which gives each call a connection: use one where threads call at the same time.
 
     Besides what it names, every method may raise NotAllowedError, NotReadyError, UnavailableError and

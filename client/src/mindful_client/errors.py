@@ -93,10 +93,17 @@ def translated() -> Iterator[None]:
 
 def from_psycopg(error: psycopg.Error) -> MindfulError:
     """Return the MindfulError that says what an error of psycopg says."""
-    lines = (error.diag.message_primary or str(error)).strip().splitlines() or [type(error).__name__]
+    lines = _text_of(error).strip().splitlines() or [type(error).__name__]
     below = " ".join(line.strip() for line in lines[1:])
     hint = error.diag.message_hint or _HINTS.get(error.sqlstate or "") or below or None
     return _class_of(error)(lines[0].removeprefix("mindful: "), sqlstate=error.sqlstate, hint=hint)
+
+
+def _text_of(error: psycopg.Error) -> str:
+    detail = error.diag.message_detail or ""
+    if detail.startswith("mindful: "):  # PL/Python moves it there when a set-returning function fails
+        return detail
+    return error.diag.message_primary or str(error)
 
 
 def _class_of(error: psycopg.Error) -> type[MindfulError]:
