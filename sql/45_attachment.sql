@@ -93,9 +93,12 @@ begin
         create function %1$I.%2$I() returns trigger
         language plpgsql security definer
         set search_path = pg_catalog, %1$I, mindful, pg_temp
-        set mindful.tenant = %3$L
         as $function$
+        declare
+            outer_tenant text := coalesce(current_setting('mindful.tenant', true), '');
         begin
+            -- Whoever writes may have set another tenant, which would be believed if the owner is an application.
+            perform set_config('mindful.tenant', %3$L, true);
             if tg_op = 'TRUNCATE' then
                 perform mindful._attachment_delete(%4$L, null);
             elsif tg_op = 'DELETE' then
@@ -107,6 +110,7 @@ begin
             if tg_op in ('INSERT', 'UPDATE') then
                 perform mindful._attachment_write(%4$L, array_agg(%5$s), array_agg((%6$s)::text)) from new_rows r;
             end if;
+            perform set_config('mindful.tenant', outer_tenant, true);
             return null;
         end
         $function$
