@@ -74,6 +74,7 @@ def database(
             "memory_recall": memories,
             "message_insert_many": stored,
             "insert into mindful.generation": [],
+            "transaction_read_only": [{"read_only": False}],
         }
     )
 
@@ -152,10 +153,11 @@ def test_the_context_never_grows_into_the_room_of_the_answer(
     memory=st.text(alphabet='ab "\\\n\t', min_size=1, max_size=80).filter(str.strip),
     context_length=st.integers(100, 400),
 )
+@example('"' * 60, 400)
 def test_quoting_a_memory_does_not_overrun_the_context(memory: str, context_length: int) -> None:
     generator = PunctuationGenerator({"context_length": context_length})
     spec = ModelSpec("s", "generator", "scripted", "", "cafe", {})
-    db = database(turns_of(*["word " * 12] * 20), memories_of(memory, memory), context_length=context_length)
+    db = database(turns_of(*["word " * 50] * 20), memories_of(memory, memory), context_length=context_length)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runtime, "generator", lambda *_: (spec, generator))
         conversation = chat_of(db)

@@ -29,6 +29,7 @@ def database(kind: str = "generator", **options: Any) -> FakeDatabase:
     answers: dict[str, Answer] = {
         "_model_find": [model | {"options": json.dumps(options)}],
         "insert into mindful.generation": [],
+        "transaction_read_only": [{"read_only": False}],
     }
     return FakeDatabase(answers)
 
@@ -126,6 +127,15 @@ def test_a_call_is_logged_with_what_it_cost() -> None:
     assert logged["token_logprobs"] == [-0.5] * 3
     assert (logged["model"], logged["model_sha256"], logged["max_tokens"]) == ("s", "cafe", 3)
     assert not any("Is it so?" in str(value) or "It is so." in str(value) for value in values)
+
+
+def test_a_read_only_transaction_gets_an_answer_and_keeps_no_record() -> None:
+    db = database(default="It is so.")
+    db.answers["transaction_read_only"] = [{"read_only": True}]
+    detail = generate(db, "Is it so?")
+    assert detail is not None
+    assert detail["text"] == "It is so."
+    assert db.arguments_of("insert into mindful.generation") == []
 
 
 def test_a_null_prompt_asks_nothing() -> None:
