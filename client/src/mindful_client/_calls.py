@@ -1,7 +1,7 @@
 """Every call as a value: its SQL, its parameters, and how its rows are read. Nothing here does I/O.
 
-A function here has the name of an SQL function, and its arguments have theirs. Those with a default in SQL are
-keywords, and stay out of the statement where they are not given: the server's defaults hold.
+A function here has the name of an SQL function, and its arguments have theirs. Those with a default in SQL
+are keywords, and stay out of the statement where they are not given: the server's defaults hold.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ def _stream(build: Callable[P, Stream]) -> Callable[Concatenate[AsyncClient, P],
 class AsyncClient:
     """Calls mindful's functions in a database, each method the SQL function of its name.
 
-    As Client, with an AsyncConnection or an AsyncConnectionPool: use a pool where tasks call at the same time.
-    A stream that may not be read to its end belongs in contextlib.aclosing, as Python by itself closes it late.
-    A task that is cancelled cancels its call on the server.
+    As Client, with an AsyncConnection or an AsyncConnectionPool: use a pool where tasks call at the same
+    time. A stream that may not be read to its end belongs in contextlib.aclosing, as Python closes it late by
+    itself. A task that is cancelled cancels its call on the server.
     """
 
     def __init__(self, target: str | psycopg.AsyncConnection[Any] | AsyncConnectionPool[Any]) -> None:
