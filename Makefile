@@ -30,7 +30,7 @@ dsn: up #: print the private cluster's connection string, and nothing else
 	@$(setup)/cluster.sh dsn
 
 test: up dev #: set up and run the tests (PYTEST_ARGS="-k recall")
-	@$(setup)/python.sh server sentence-transformers
+	@$(setup)/python.sh server reference
 	@MINDFUL_TEST_DSN="$$($(setup)/cluster.sh dsn)" $(dev)pytest $(PYTEST_ARGS)
 
 lint: dev build #: check style, types, the SQL's security and the shell scripts

@@ -55,6 +55,11 @@ def _add_vocabulary(writer: Any, source: Path, config: dict[str, Any]) -> None:
         raise ValueError(f"{source}: {len(vocabulary)} tokens, config.json says {config['vocab_size']}")
     control = set(special.values())
     writer.add_tokenizer_model("bert")
+    # llama.cpp strips accents by dropping more characters than BERT does, and leaves Hangul composed: with these
+    # keys it lowers case only, and mindful strips the accents as BERT does before it tokenizes.
+    writer.add_bool("tokenizer.ggml.normalizer.lowercase", True)
+    writer.add_bool("tokenizer.ggml.normalizer.strip_accents", False)
+    writer.add_bool("mindful.strip_accents", True)
     writer.add_token_list([token if token in control else _phantom_space(token) for token in vocabulary])
     writer.add_token_types([TokenType.CONTROL if t in control else TokenType.NORMAL for t in vocabulary])
     writer.add_bos_token_id(vocabulary.index(special["cls_token"]))

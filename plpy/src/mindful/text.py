@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import unicodedata
 from collections.abc import Sequence
 
 
@@ -38,6 +39,14 @@ class TextStream:
             return ""
         shown, self._held = self._held + self._decoder.decode(b"", final=True), ""
         return shown
+
+
+def strip_accents(text: str) -> str:
+    """Decompose characters and drop their accents, as BERT's uncased tokenizers do (Unicode NFD, category Mn)."""
+    if text.isascii():
+        return text
+    decomposed = unicodedata.normalize("NFD", text)
+    return "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
 
 
 def _overlap(text: str, stop: str) -> int:

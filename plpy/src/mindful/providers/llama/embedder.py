@@ -8,6 +8,7 @@ from mindful.errors import CorruptedModelError
 from mindful.ports import Interrupts, Vector
 from mindful.providers.llama.library import llama, np
 from mindful.providers.llama.weights import Weights
+from mindful.text import strip_accents
 
 _MICRO_BATCH = 256
 """Tokens evaluated at once. In a larger micro-batch every text attends, masked, to more strangers: slower."""
@@ -20,6 +21,7 @@ class LlamaEmbedder:
     def __init__(self, weights: Weights, context_length: int, threads: int) -> None:
         self.dims: int = llama.llama_model_n_embd_out(weights.model)
         self._weights = weights
+        self._strips_accents = weights.metadata("mindful.strip_accents") == "true"
         self._longest = context_length
         self._capacity = max(_MICRO_BATCH, context_length)
         params = llama.llama_context_default_params()
@@ -59,7 +61,10 @@ class LlamaEmbedder:
 
     def _tokens(self, text: str) -> list[int]:
         # No token is longer than this many characters on average, so the end of a huge text is not even read.
-        tokens = self._weights.tokenize(text[: self._longest * 64], surround=True)
+        text = text[: self._longest * 64]
+        if self._strips_accents:
+            text = strip_accents(text)
+        tokens = self._weights.tokenize(text, surround=True)
         if len(tokens) > self._longest:
             tokens = tokens[: self._longest - 1] + tokens[-1:]
         return tokens
