@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-RELEASED = Path(__file__).parents[2] / "extension" / "released"
+from unit.test_version import version_of
+
+ROOT = Path(__file__).parents[2]
+RELEASED = ROOT / "extension" / "released"
 
 
 def differences(folder: Path) -> list[str]:
@@ -16,6 +19,33 @@ def differences(folder: Path) -> list[str]:
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("mindful--*.sql")
     }
     return sorted(name for name in recorded | present if recorded.get(name) != present.get(name))
+
+
+def changed_since(root: Path) -> bool:
+    """Whether the sources make another script than the one that was released under the current version."""
+    version = version_of(root)
+    released = root / "extension" / "released" / f"mindful--{version}.sql"
+    slices = sorted((root / "sql").glob("[0-9]*.sql"))
+    built = "".join(path.read_text() for path in slices).replace("@VERSION@", version)
+    return released.exists() and released.read_text() != built
+
+
+def test_a_released_version_is_built_as_it_was_released() -> None:
+    assert not changed_since(ROOT), "raise default_version in extension/mindful.control"
+
+
+def test_sources_that_changed_after_the_release_are_noticed(tmp_path: Path) -> None:
+    for folder in ("sql", "extension/released"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "extension" / "mindful.control").write_text("default_version = '1.2.3'\n")
+    (tmp_path / "sql" / "10_one.sql").write_text("select '@VERSION@';\n")
+    (tmp_path / "sql" / "20_two.sql").write_text("select 2;\n")
+    assert not changed_since(tmp_path)
+    frozen = tmp_path / "extension" / "released" / "mindful--1.2.3.sql"
+    frozen.write_text("select '1.2.3';\nselect 2;\n")
+    assert not changed_since(tmp_path)
+    frozen.write_text("select '1.2.3';\n")
+    assert changed_since(tmp_path)
 
 
 def test_released_scripts_are_as_they_were_released() -> None:

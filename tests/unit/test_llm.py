@@ -36,7 +36,8 @@ def database(kind: str = "generator", **options: Any) -> FakeDatabase:
 
 def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function beneath sql_function, which takes the database."""
-    return inspect.unwrap(function)
+    beneath: Callable[..., Any] = inspect.unwrap(function)
+    return beneath
 
 
 def generate(db: FakeDatabase, prompt: str | None, **changed: Any) -> dict[str, Any] | None:

@@ -1,0 +1,122 @@
+"""A restored database holds the same objects and rows, no model ran to make it, and life goes on in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+from support.cluster import Cluster
+from support.models import EMBEDDER, SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR
+from support.programs import program, run
+from support.snapshot import rows_of, snapshot
+
+COUNTED = {"PGOPTIONS": "-c track_functions=all"}
+
+
+def calls(db: psycopg.Connection) -> dict[str, int]:
+    """How often functions were called in sessions that counted it; a session reports when it ends."""
+    others = """select from pg_stat_activity
+        where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()"""
+    while db.execute(others).fetchone() is not None:
+        time.sleep(0.05)
+    found: list[tuple[str, int]] = db.execute("select funcname, calls from pg_stat_user_functions").fetchall()
+    return dict(found)
+
+
+def one(connection: psycopg.Connection, query: bytes, *arguments: object) -> object:
+    row = connection.execute(query, arguments).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
+    """Put rows into every table."""
+    db.execute(f"create schema shop authorization {ana.info.user}")
+    ana.execute("create table shop.ticket (id integer primary key, subject text, body text)")
+    ana.execute("insert into shop.ticket values (1, 'Printer', 'Floor 3 has no toner.')")
+    assert one(ana, b"select memory_attach('shop.ticket', 'subject || '': '' || body')") == 1
+    ana.execute("insert into shop.ticket values (2, 'Coffee', 'The machine leaks.')")
+    ana.execute('select memory_insert(\'Rex is my dog, he says "woof".\', metadata => \'{"topic": "dog"}\')')
+    db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
+    ana.execute("select memory_insert('Paris is rainy.')")
+    db.execute("select model_default_set(%s)", (EMBEDDER,))
+    message = one(
+        ana,
+        b"select message_id from llm_chat_detail('What is the capital of France?', model => %s)",
+        SCRIPTED_GENERATOR,
+    )
+    ana.execute("select self_review(%s, %s)", (message, SCRIPTED_GENERATOR))
+    rows = rows_of(db)
+    assert [table for table, found in rows.items() if not found] == []
+
+
+def go_on(db: psycopg.Connection, ana: psycopg.Connection) -> None:
+    """Remember, talk, review and attach some more; every identity goes on where it was."""
+    before = rows_of(db)
+    (session,) = {row["session_id"] for row in before["session"]}
+    new = one(ana, b"select memory_insert('Tom is my cat.')")
+    message = one(ana, b"select message_insert(%s, 'user', 'What is the capital of France?')", session)
+    highest = max(row["id"] for row in before["memory"])
+    assert [new, message] == [highest + 1, highest + 2]
+    assert one(ana, b"select turn from memory where id = %s", message) == 3
+    assert one(ana, b"select content from memory_recall('the pet called Tom')") == "Tom is my cat."
+    assert (
+        one(ana, b"select content from memory_recall('the pet called Rex')")
+        == 'Rex is my dog, he says "woof".'
+    )
+    reply = one(
+        ana, b"select message_id from llm_chat_detail(null, %s, model => %s)", session, SCRIPTED_GENERATOR
+    )
+    ana.execute("select self_review(%s, %s)", (reply, SCRIPTED_GENERATOR))
+    ana.execute("insert into shop.ticket values (3, 'Window', 'It does not close.')")
+    ana.execute("delete from shop.ticket where id = 1")
+    assert ana.execute(
+        "select m.source_key, m.content, vector_dims(e.embedding) from memory m"
+        " join memory_embedding_all_minilm_l6_v2 e using (tenant, id) where source = 'shop.ticket' order by 1"
+    ).fetchall() == [("2", "Coffee: The machine leaks.", 384), ("3", "Window: It does not close.", 384)]
+    after = rows_of(db)
+    for table in ("generation", "review"):
+        assert len(after[table]) == len(before[table]) + 1
+        assert max(row["id"] for row in after[table]) == max(row["id"] for row in before[table]) + 1
+
+
+@pytest.mark.parametrize("form", ["plain", "custom"])
+def test_a_restored_database_is_the_same_and_goes_on(
+    form: str,
+    cluster: Cluster,
+    db: psycopg.Connection,
+    ana: psycopg.Connection,
+    dsn: str,
+    new_database: Callable[[], str],
+    tmp_path: Path,
+) -> None:
+    fill(db, ana)
+    dump, name = str(tmp_path / "dump"), new_database()
+    target = cluster.dsn(name)
+    run(program(db, "pg_dump"), f"--dbname={dsn}", f"--format={form}", f"--file={dump}")
+    if form == "plain":
+        psql = [program(db, "psql"), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"]
+        run(*psql, f"--dbname={target}", f"--file={dump}", environment=COUNTED)
+    else:
+        run(program(db, "pg_restore"), "--exit-on-error", f"--dbname={target}", dump, environment=COUNTED)
+
+    with cluster.connect(name) as restored:
+        assert (
+            calls(restored).keys() & {"_memory_embed", "_memory_index", "ticket_remember", "llm_embed"}
+            == set()
+        )
+        assert snapshot(restored) == snapshot(db)
+        assert rows_of(restored) == rows_of(db)
+        with cluster.connect(name, ana.info.user) as ana_restored:
+            go_on(restored, ana_restored)
+
+
+def test_calls_of_triggers_would_be_counted(dsn: str) -> None:
+    with psycopg.connect(dsn, options="-c track_functions=all", autocommit=True) as connection:
+        connection.execute("select memory_insert('Rex is my dog.')")
+    with psycopg.connect(dsn) as connection:
+        counted = calls(connection)
+    assert (counted["_memory_embed"], counted["_memory_index"]) == (1, 1)
