@@ -25,21 +25,17 @@ GROUPS = {
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
     """The cluster of MINDFUL_TEST_DSN."""
-    try:
-        return Cluster.of_environment()
-    except RuntimeError as error:
-        pytest.fail(str(error), pytrace=False)
+    return Cluster.of_environment()
 
 
 @pytest.fixture(scope="session")
 def bare_template(cluster: Cluster) -> Iterator[str]:
     """Name of a template database with the extension, and no model."""
-    name = cluster.create_database()
-    with cluster.connect(name) as connection:
-        connection.execute("set client_min_messages = warning")
-        connection.execute("create extension mindful cascade")
-    yield name
-    cluster.drop_database(name)
+    with cluster.database() as name:
+        with cluster.connect(name) as connection:
+            connection.execute("set client_min_messages = warning")
+            connection.execute("create extension mindful cascade")
+        yield name
 
 
 @pytest.fixture(scope="session")
@@ -47,11 +43,10 @@ def template(cluster: Cluster, bare_template: str) -> Iterator[str]:
     """Name of a template database with the extension and its models."""
     with cluster.connect() as connection:
         files = model_files(connection)
-    name = cluster.create_database(bare_template)
-    with cluster.connect(name) as connection:
-        register_models(connection, files)
-    yield name
-    cluster.drop_database(name)
+    with cluster.database(bare_template) as name:
+        with cluster.connect(name) as connection:
+            register_models(connection, files)
+        yield name
 
 
 @pytest.fixture(scope="session")
@@ -66,9 +61,8 @@ def roles(cluster: Cluster, bare_template: str) -> Iterator[Mapping[str, str]]:
 @pytest.fixture
 def database(cluster: Cluster, template: str, roles: Mapping[str, str]) -> Iterator[str]:
     """Name of a database of this test's own."""
-    name = cluster.create_database(template)
-    yield name
-    cluster.drop_database(name)
+    with cluster.database(template) as name:
+        yield name
 
 
 @pytest.fixture

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import LiteralString, Protocol
 
 import psycopg
+import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -36,8 +39,9 @@ class Cluster:
         """Take the cluster that MINDFUL_TEST_DSN names."""
         dsn = os.environ.get("MINDFUL_TEST_DSN")
         if not dsn:
-            raise RuntimeError(
-                "MINDFUL_TEST_DSN is not set: run `make test`, or give it what `make dsn` prints"
+            pytest.fail(
+                "MINDFUL_TEST_DSN is not set: run `make test`, or give it what `make dsn` prints",
+                pytrace=False,
             )
         return cls(dsn)
 
@@ -50,18 +54,18 @@ class Cluster:
         """Open an autocommit connection, to be closed by the caller."""
         return psycopg.connect(self.dsn(database, role), autocommit=True)
 
-    def create_database(self, template: str = "template0") -> str:
-        """Make a database and return its name."""
+    @contextmanager
+    def database(self, template: str = "template0") -> Iterator[str]:
+        """Make a database, give its name, and drop it at the end, whoever is still in it."""
         self._made += 1
         name = f"mindful_test_{self._token}_{self._made}"
         self._run("create database {} template {}", name, template)
-        # Settings of a database are not copied with it.
-        self._run("alter database {} set search_path = " + SEARCH_PATH, name)
-        return name
-
-    def drop_database(self, name: str) -> None:
-        """Drop a database, whoever is still in it."""
-        self._run("drop database if exists {} with (force)", name)
+        try:
+            # Settings of a database are not copied with it.
+            self._run("alter database {} set search_path = " + SEARCH_PATH, name)
+            yield name
+        finally:
+            self._run("drop database {} with (force)", name)
 
     def create_role(self, name: str, *groups: str) -> str:
         """Make a login role that is a member of groups, and return its full name."""

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import psycopg
+import pytest
 from psycopg.types.json import Jsonb
 
 GENERATOR = "smollm2-135m-instruct"
@@ -30,9 +31,10 @@ def model_files(connection: psycopg.Connection) -> dict[str, str]:
     else:
         files = dict(_registered(connection))
     if missing := {"generator", "embedder"} - files.keys():
-        raise RuntimeError(
+        pytest.fail(
             f"no file of a default {' or '.join(sorted(missing))}: MINDFUL_TEST_DSN must name a database "
-            "where it is registered (`make up` does so), or MINDFUL_TEST_MODELS a directory that holds it"
+            "where it is registered (`make up` does so), or MINDFUL_TEST_MODELS a directory that holds it",
+            pytrace=False,
         )
     return files
 

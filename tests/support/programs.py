@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import psycopg
+import pytest
 
 
 def program(connection: psycopg.Connection, name: str) -> str:
@@ -17,7 +18,7 @@ def program(connection: psycopg.Connection, name: str) -> str:
     for config in (f"/usr/lib/postgresql/{major}/bin/pg_config", shutil.which("pg_config")):
         if config and Path(config).exists() and run(config, "--version").split()[1].startswith(str(major)):
             return str(Path(run(config, "--bindir").strip()) / name)
-    raise RuntimeError(f"{name} of PostgreSQL {major} is not installed")
+    pytest.fail(f"{name} of PostgreSQL {major} is not installed", pytrace=False)
 
 
 def run(*command: str, environment: Mapping[str, str] | None = None) -> str:

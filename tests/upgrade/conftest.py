@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 from support.cluster import Cluster
@@ -9,12 +10,5 @@ from support.cluster import Cluster
 @pytest.fixture
 def new_database(cluster: Cluster) -> Iterator[Callable[[], str]]:
     """Makes empty databases, and returns their names."""
-    made: list[str] = []
-
-    def make() -> str:
-        made.append(cluster.create_database())
-        return made[-1]
-
-    yield make
-    for name in made:
-        cluster.drop_database(name)
+    with ExitStack() as made:
+        yield lambda: made.enter_context(cluster.database())

@@ -108,10 +108,8 @@ def use(connection: psycopg.Connection) -> None:
 
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster, bare_template: str) -> Iterator[psycopg.Connection]:
-    name = cluster.create_database(bare_template)
-    with cluster.connect(name) as connection:
+    with cluster.database(bare_template) as name, cluster.connect(name) as connection:
         yield connection
-    cluster.drop_database(name)
 
 
 @pytest.mark.parametrize(
