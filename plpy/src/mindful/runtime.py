@@ -6,10 +6,9 @@ import json
 import time
 from dataclasses import dataclass
 
-from mindful import providers
+from mindful import process, providers
 from mindful.errors import NotReadyError, UndefinedObjectError
 from mindful.ports import Database, Embedder, Generator, ModelSpec
-from mindful.process import private_bytes
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,8 @@ def unload(name: str | None = None) -> int:
     names = [key for key in _loaded if name in (None, key)]
     for key in names:
         _loaded.pop(key).model.close()
+    if names:
+        process.return_free_memory()
     return len(names)
 
 
@@ -75,8 +76,8 @@ def _load(spec: ModelSpec) -> Generator | Embedder:
     if held is not None and held.spec == spec:
         return held.model
     unload(spec.name)
-    before, started = private_bytes(), time.perf_counter()
+    before, started = process.private_bytes(), time.perf_counter()
     model = providers.load(spec)
     elapsed = (time.perf_counter() - started) * 1000
-    _loaded[spec.name] = Loaded(spec, model, elapsed, private_bytes() - before)
+    _loaded[spec.name] = Loaded(spec, model, elapsed, process.private_bytes() - before)
     return model

@@ -7,8 +7,6 @@ from typing import Any
 
 from mindful.errors import InvalidParameterError
 from mindful.ports import Embedder, Generator, ModelFacts, ModelSpec
-from mindful.providers.llama.embedder import LlamaEmbedder
-from mindful.providers.llama.generator import LlamaGenerator
 from mindful.providers.llama.library import llama
 from mindful.providers.llama.weights import Weights
 from mindful.providers.options import check_known, file_sha256, integer
@@ -50,8 +48,15 @@ def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
 def load(spec: ModelSpec) -> Generator | Embedder:
     """Map a registered file and make a context for it."""
     weights = Weights(spec.source)
-    model = LlamaEmbedder if spec.kind == "embedder" else LlamaGenerator
-    return model(weights, *_settings(weights, spec.options))
+    settings = _settings(weights, spec.options)
+    # Imported here, as an embedder's first call should not pay for Jinja.
+    if spec.kind == "embedder":
+        from mindful.providers.llama.embedder import LlamaEmbedder
+
+        return LlamaEmbedder(weights, *settings)
+    from mindful.providers.llama.generator import LlamaGenerator
+
+    return LlamaGenerator(weights, *settings)
 
 
 def _settings(weights: Weights, options: Mapping[str, Any]) -> tuple[int, int]:

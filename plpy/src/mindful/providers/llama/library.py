@@ -9,9 +9,32 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import ctypes
+import importlib
+import importlib.util
+import sys
+from types import ModuleType
 
-import llama_cpp.llama_cpp as llama
 import numpy as np
+
+
+def _bindings() -> ModuleType:
+    """Import the C bindings without the package's __init__, whose high-level API costs 70 ms and is not used here.
+
+    The bare package is taken away again: other functions of this interpreter may want the whole of it.
+    """
+    if "llama_cpp" in sys.modules:
+        return importlib.import_module("llama_cpp.llama_cpp")
+    spec = importlib.util.find_spec("llama_cpp")
+    if spec is None:
+        raise ModuleNotFoundError("No module named 'llama_cpp'")
+    sys.modules["llama_cpp"] = importlib.util.module_from_spec(spec)
+    try:
+        return importlib.import_module("llama_cpp.llama_cpp")
+    finally:
+        del sys.modules["llama_cpp"]
+
+
+llama = _bindings()
 
 __all__ = ["ABORTED", "last_error", "llama", "np"]
 

@@ -1,0 +1,216 @@
+"""Measure mindful against plain llama-cpp-python on the same model files, in one run, as ratios.
+
+Usage: run.py [--repeats N] [--write FILE]. The server comes from MINDFUL_DSN, as `make dsn` prints it. Every figure is
+a median over repeats in which the two sides take turns, with the spread of the ratio, because machines are noisy.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+PROMPT = "Write a long story about a lighthouse keeper and the sea."
+TOKENS = 128
+ROWS = 500
+SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly."
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the report: what ours and the peer's values are, pair by pair, and what the ratio should be."""
+
+    what: str
+    unit: str
+    ours: Sequence[float]
+    peers: Sequence[float]
+    goal: str
+
+    def row(self) -> str:
+        """Write it as a row of a Markdown table."""
+        ratios = [a / b for a, b in zip(self.ours, self.peers, strict=True)]
+        return (
+            f"| {self.what} | {statistics.median(self.ours):.4g} {self.unit} | "
+            f"{statistics.median(self.peers):.4g} {self.unit} | **{statistics.median(ratios):.2f}** "
+            f"({min(ratios):.2f} to {max(ratios):.2f}) | {self.goal} |"
+        )
+
+
+class Plain:
+    """The peer process; used as a context, as it holds models."""
+
+    def __init__(self, python: str, arguments: Sequence[str]) -> None:
+        self._process = subprocess.Popen(
+            [python, str(Path(__file__).with_name("plain.py")), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"},
+        )
+
+    def order(self, **order: Any) -> dict[str, Any]:
+        """Give an order and wait for what it gave, `seconds` among it."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def __enter__(self) -> "Plain":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all measurements share."""
+
+    dsn: str
+    plain: Callable[[], Plain]
+    repeats: int
+
+    def connect(self) -> psycopg.Connection:
+        """Open a connection that has loaded nothing."""
+        return psycopg.connect(self.dsn, autocommit=True)
+
+
+def decode(setting: Setting) -> list[Figure]:
+    """Tokens per second of a whole call, both sides warm; ours gathers confidence and logs the call."""
+    ours, peers = [], []
+    with setting.connect() as db, setting.plain() as plain:
+        for repeat in range(setting.repeats + 1):
+            started = time.perf_counter()
+            made = _one(db, "select (llm_generate_detail(%s, max_tokens => %s)).completion_tokens", PROMPT, TOKENS)
+            seconds = time.perf_counter() - started
+            peer = plain.order(do="generate", prompt=PROMPT, max_tokens=TOKENS)
+            if repeat:  # the first loads the models
+                ours.append(made / seconds)
+                peers.append(peer["tokens"] / peer["seconds"])
+    return [Figure(f"generation, {TOKENS} tokens", "tokens/s", ours, peers, ">= 0.95")]
+
+
+def first_call(setting: Setting) -> list[Figure]:
+    """From opening a connection, or starting a Python process, to the first token and the first embedding."""
+    tokens: tuple[list[float], list[float]] = ([], [])
+    vectors: tuple[list[float], list[float]] = ([], [])
+    for _ in range(setting.repeats):
+        for (ours, peers), sql, order in (
+            (tokens, "select llm_generate('Hi', max_tokens => 1)", {"do": "generate", "prompt": "Hi", "max_tokens": 1}),
+            (vectors, "select llm_embed('Hi')", {"do": "embed", "texts": ["Hi"]}),
+        ):
+            started = time.perf_counter()
+            with setting.connect() as db:
+                db.execute(sql)  # type: ignore[call-overload]
+                ours.append((time.perf_counter() - started) * 1000)
+            started = time.perf_counter()
+            with setting.plain() as plain:
+                plain.order(**order)
+                peers.append((time.perf_counter() - started) * 1000)
+    return [
+        Figure("new connection to first token", "ms", *tokens, "<= 1.2"),
+        Figure("new connection to first embedding", "ms", *vectors, "<= 1.2"),
+    ]
+
+
+def writing(setting: Setting) -> list[Figure]:
+    """Rows per second into memory, against the embedder alone on the same texts in the same backend."""
+    embedded: list[float] = []
+    rates: dict[str, list[float]] = {"memory_insert_many": [], "INSERT into an attached table": []}
+    with setting.connect() as db:
+        texts = [row[0] for row in db.execute(_TEXTS, (ROWS,))]
+        _one(db, "select count(llm_embed('Hi'))")
+        with db.transaction(force_rollback=True):
+            db.execute("create table public.bench_note (id int primary key, body text)")
+            db.execute("select memory_attach('public.bench_note', 'body')")
+            for _ in range(setting.repeats):
+                alone = _seconds(db, "select cardinality(llm_embed_many(%s))", texts)
+                embedded.append(ROWS / alone)
+                many = Jsonb([{"content": text} for text in texts])
+                rates["memory_insert_many"].append(ROWS / _seconds(db, "select count(*) from memory_insert_many(%s)", many))
+                attached = "insert into public.bench_note select n, t from unnest(%s::text[]) with ordinality u (t, n)"
+                rates["INSERT into an attached table"].append(ROWS / _seconds(db, attached, texts))
+                db.execute("delete from public.bench_note")
+    return [Figure(f"{how}, {ROWS} rows", "rows/s", rate, embedded, ">= 0.8") for how, rate in rates.items()]
+
+
+def memory(setting: Setting) -> list[tuple[str, float, float]]:
+    """Private and shared megabytes of a connection by what it has used."""
+    steps = (
+        ("no model yet", "select 1"),
+        ("embedder used", "select llm_embed('Hi')"),
+        ("generator used too", "select llm_generate('Hi', max_tokens => 8)"),
+        ("after model_unload()", "select model_unload()"),
+    )
+    rows = []
+    with setting.connect() as db:
+        for what, sql in steps:
+            db.execute(sql)  # type: ignore[call-overload]
+            private, shared = db.execute("select private_bytes, shared_bytes from mindful_status()").fetchone() or (0, 0)
+            rows.append((what, private / 1e6, shared / 1e6))
+    return rows
+
+
+# Real sentences that every server has.
+_TEXTS = """select t from (
+    select short_desc || ' ' || coalesce(extra_desc, '') as t from pg_settings
+    union all select description from pg_description where length(description) > 40) s limit %s"""
+
+
+def _one(db: psycopg.Connection, sql: str, *arguments: object) -> Any:
+    row = db.execute(sql, arguments).fetchone()  # type: ignore[call-overload]
+    return row and row[0]
+
+
+def _seconds(db: psycopg.Connection, sql: str, *arguments: object) -> float:
+    started = time.perf_counter()
+    db.execute(sql, arguments)  # type: ignore[call-overload]
+    return time.perf_counter() - started
+
+
+def _setting(repeats: int) -> Setting:
+    dsn = os.environ["MINDFUL_DSN"]
+    with psycopg.connect(dsn) as db:
+        prefix = _one(db, "select python_prefix from mindful_status()")
+        files = dict(db.execute("select kind, source from model where is_default").fetchall())
+        context = _one(db, "select context_length from model where is_default and kind = 'generator'")
+    arguments = (files["generator"], files["embedder"], SYSTEM_PROMPT, str(context))
+    return Setting(dsn, lambda: Plain(f"{prefix}/bin/python", arguments), repeats)
+
+
+def report(setting: Setting) -> str:
+    """Measure everything and write it as Markdown."""
+    lines = ["| what | mindful | peer | ratio (spread) | goal |", "|---|---|---|---|---|"]
+    for measure in (decode, first_call, writing):
+        print(f"measuring: {measure.__doc__}", file=sys.stderr, flush=True)
+        lines += [figure.row() for figure in measure(setting)]
+    lines += ["", "| a connection's memory | private | shared with others |", "|---|---|---|"]
+    lines += [f"| {what} | {private:.0f} MB | {shared:.0f} MB |" for what, private, shared in memory(setting)]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--write", type=Path, help="also write the tables to this file")
+    options = parser.parse_args()
+    text = report(_setting(options.repeats))
+    print(text, end="")
+    if options.write:
+        options.write.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
