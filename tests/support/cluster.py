@@ -56,16 +56,25 @@ class Cluster:
 
     @contextmanager
     def database(self, template: str = "template0") -> Iterator[str]:
-        """Make a database, give its name, and drop it at the end, whoever is still in it."""
+        """Make a database, give its name, and drop it at the end."""
+        name = self.create_database(template)
+        try:
+            yield name
+        finally:
+            self.drop_database(name)
+
+    def create_database(self, template: str = "template0") -> str:
+        """Make a database and return its name."""
         self._made += 1
         name = f"mindful_test_{self._token}_{self._made}"
         self._run("create database {} template {}", name, template)
-        try:
-            # Settings of a database are not copied with it.
-            self._run("alter database {} set search_path = " + SEARCH_PATH, name)
-            yield name
-        finally:
-            self._run("drop database {} with (force)", name)
+        # Settings of a database are not copied with it.
+        self._run("alter database {} set search_path = " + SEARCH_PATH, name)
+        return name
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database, whoever is still in it."""
+        self._run("drop database if exists {} with (force)", name)
 
     def create_role(self, name: str, *groups: str) -> str:
         """Make a login role that is a member of groups, and return its full name."""

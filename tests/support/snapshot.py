@@ -18,6 +18,14 @@ def snapshot(connection: psycopg.Connection) -> list[str]:
         return [line for (line,) in connection.execute(_SNAPSHOT.read_bytes())]
 
 
+def differences(found: list[str], expected: list[str]) -> list[str]:
+    """The lines that are too many (+) and too few (-)."""
+    return [
+        *(f"+ {line}" for line in found if line not in expected),
+        *(f"- {line}" for line in expected if line not in found),
+    ]
+
+
 def rows_of(connection: psycopg.Connection) -> dict[str, list[dict[str, Any]]]:
     """All rows of all tables in the extension's schema."""
     tables = connection.execute(
