@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,11 +28,12 @@ def files_that_state(version: str, root: Path) -> list[Path]:
 
 
 def _sources(root: Path) -> Iterator[Path]:
-    for path in sorted(root.rglob("*")):
-        name = path.relative_to(root)
-        hidden = any(part.startswith((".", "__")) and part != ".ci" for part in name.parts[:-1])
-        if path.is_file() and not hidden and not _OTHERS.fullmatch(name.as_posix()):
-            yield name
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "__")) or name == ".ci")
+        for name in sorted(names):
+            path = (Path(folder) / name).relative_to(root)
+            if not _OTHERS.fullmatch(path.as_posix()):
+                yield path
 
 
 def test_only_the_control_file_states_the_version() -> None:
