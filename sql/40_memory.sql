@@ -100,6 +100,8 @@ declare
     relation text := mindful._embedding_table(model);
     vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
 begin
+    -- A new name cannot have a table, unless an extension that was dropped left its own: those are no members of it.
+    execute format('drop table if exists mindful.%I', relation);
     execute format('create table mindful.%I (
         tenant text not null default mindful._tenant(),
         id bigint not null,

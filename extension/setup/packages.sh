@@ -78,7 +78,7 @@ main() {
         major=$(pg_major) || die "apt knows no package named postgresql"
     }
     wanted=("postgresql-$major" "postgresql-plpython3-$major" "postgresql-$major-cron" "postgresql-doc-$major"
-        html2text python3-venv build-essential cmake ninja-build)
+        python3-venv build-essential cmake ninja-build)
     mapfile -t absent < <(missing "${wanted[@]}")
     has_pgvector "$major" && pgvector=1
     if [ "${#absent[@]}" = 0 ] && [ -n "$pgvector" ]; then return; fi
