@@ -358,7 +358,7 @@ begin atomic
         from argument a, mindful._memory_lexical(a.query, 50 + 2 * a.k, kinds) l
     ),
     fused as (
-        select id, 0.5 * coalesce(d.share, case when d.id is null then 0 else 1 end) + 0.5 * coalesce(l.share, 0) as score,
+        select id, 0.4 * coalesce(d.share, case when d.id is null then 0 else 1 end) + 0.6 * coalesce(l.share, 0) as score,
             d.similarity, l.bm25
         from dense d
         full join lexical l using (id)
@@ -371,5 +371,5 @@ begin atomic
     limit (select a.k from argument a);
 end;
 comment on function memory_recall(text, integer, text[]) is
-'The k memories that best match a query in meaning and in words, best first; kinds limits them to some kinds. Score is the mean of both arms, each scaled to [0, 1] over its candidates: cosine similarity of the embeddings, and BM25; NULL where an arm did not find the memory. No model but the embedder runs. Errors: 22004 (NULL), 22023 (empty query, k outside 1 to 1000).';
+'The k memories that best match a query in meaning and in words, best first; kinds limits them to some kinds. Score is 0.4 x similarity + 0.6 x bm25, each scaled to [0, 1] over its candidates; the columns show both as they are, cosine similarity of the embeddings and BM25, NULL where an arm did not find the memory. No model but the embedder runs. Errors: 22004 (NULL), 22023 (empty query, k outside 1 to 1000).';
 
