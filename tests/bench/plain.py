@@ -38,7 +38,10 @@ def _generate(
         temperature=0.0,
         repeat_penalty=1.0,
     )
-    return {"text": answer["choices"][0]["message"]["content"], "tokens": answer["usage"]["completion_tokens"]}
+    return {
+        "text": answer["choices"][0]["message"]["content"],
+        "tokens": answer["usage"]["completion_tokens"],
+    }
 
 
 def _embed(models: dict[str, Any], file: str, order: dict[str, Any]) -> dict[str, Any]:

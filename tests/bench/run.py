@@ -92,7 +92,9 @@ def decode(setting: Setting) -> list[Figure]:
     with setting.connect() as db, setting.plain() as plain:
         for repeat in range(setting.repeats + 1):
             started = time.perf_counter()
-            made = _one(db, "select (llm_generate_detail(%s, max_tokens => %s)).completion_tokens", PROMPT, TOKENS)
+            made = _one(
+                db, "select (llm_generate_detail(%s, max_tokens => %s)).completion_tokens", PROMPT, TOKENS
+            )
             seconds = time.perf_counter() - started
             peer = plain.order(do="generate", prompt=PROMPT, max_tokens=TOKENS)
             if repeat:  # the first loads the models
@@ -107,12 +109,16 @@ def first_call(setting: Setting) -> list[Figure]:
     vectors: tuple[list[float], list[float]] = ([], [])
     for _ in range(setting.repeats):
         for (ours, peers), sql, order in (
-            (tokens, "select llm_generate('Hi', max_tokens => 1)", {"do": "generate", "prompt": "Hi", "max_tokens": 1}),
+            (
+                tokens,
+                "select llm_generate('Hi', max_tokens => 1)",
+                {"do": "generate", "prompt": "Hi", "max_tokens": 1},
+            ),
             (vectors, "select llm_embed('Hi')", {"do": "embed", "texts": ["Hi"]}),
         ):
             started = time.perf_counter()
             with setting.connect() as db:
-                db.execute(sql)  # type: ignore[call-overload]
+                db.execute(sql)
                 ours.append((time.perf_counter() - started) * 1000)
             started = time.perf_counter()
             with setting.plain() as plain:
@@ -138,7 +144,9 @@ def writing(setting: Setting) -> list[Figure]:
                 alone = _seconds(db, "select cardinality(llm_embed_many(%s))", texts)
                 embedded.append(ROWS / alone)
                 many = Jsonb([{"content": text} for text in texts])
-                rates["memory_insert_many"].append(ROWS / _seconds(db, "select count(*) from memory_insert_many(%s)", many))
+                rates["memory_insert_many"].append(
+                    ROWS / _seconds(db, "select count(*) from memory_insert_many(%s)", many)
+                )
                 attached = "insert into public.bench_note select n, t from unnest(%s::text[]) with ordinality u (t, n)"
                 rates["INSERT into an attached table"].append(ROWS / _seconds(db, attached, texts))
                 db.execute("delete from public.bench_note")
@@ -156,8 +164,10 @@ def memory(setting: Setting) -> list[tuple[str, float, float]]:
     rows = []
     with setting.connect() as db:
         for what, sql in steps:
-            db.execute(sql)  # type: ignore[call-overload]
-            private, shared = db.execute("select private_bytes, shared_bytes from mindful_status()").fetchone() or (0, 0)
+            db.execute(sql)
+            private, shared = db.execute(
+                "select private_bytes, shared_bytes from mindful_status()"
+            ).fetchone() or (0, 0)
             rows.append((what, private / 1e6, shared / 1e6))
     return rows
 
@@ -169,13 +179,13 @@ _TEXTS = """select t from (
 
 
 def _one(db: psycopg.Connection, sql: str, *arguments: object) -> Any:
-    row = db.execute(sql, arguments).fetchone()  # type: ignore[call-overload]
+    row = db.execute(sql, arguments).fetchone()
     return row and row[0]
 
 
 def _seconds(db: psycopg.Connection, sql: str, *arguments: object) -> float:
     started = time.perf_counter()
-    db.execute(sql, arguments)  # type: ignore[call-overload]
+    db.execute(sql, arguments)
     return time.perf_counter() - started
 
 
@@ -183,7 +193,7 @@ def _setting(repeats: int) -> Setting:
     dsn = os.environ["MINDFUL_DSN"]
     with psycopg.connect(dsn) as db:
         prefix = _one(db, "select python_prefix from mindful_status()")
-        files = dict(db.execute("select kind, source from model where is_default").fetchall())
+        files: dict[str, str] = dict(db.execute("select kind, source from model where is_default").fetchall())
         context = _one(db, "select context_length from model where is_default and kind = 'generator'")
     arguments = (files["generator"], files["embedder"], SYSTEM_PROMPT, str(context))
     return Setting(dsn, lambda: Plain(f"{prefix}/bin/python", arguments), repeats)

@@ -144,7 +144,7 @@ def test_bad_arguments_are_refused_and_nothing_is_left(
     owner.execute("create table shop.keyless (body text)")
     owner.execute("create view shop.seen as select * from shop.ticket")
     with fails(sqlstate, hint):
-        owner.execute(f"select {call}")  # type: ignore[call-overload]
+        owner.execute(f"select {call}")
     assert owner.execute("select count(*) from attachment").fetchone() == (0,)
     assert owner.execute("select count(*) from pg_trigger where tgname like 'remember%'").fetchone() == (0,)
 

@@ -178,7 +178,7 @@ def test_bad_arguments_are_refused_and_nothing_is_written(
     ana: psycopg.Connection, call: str, sqlstate: str
 ) -> None:
     with fails(sqlstate):
-        ana.execute(f"select {call}")  # type: ignore[call-overload]
+        ana.execute(f"select {call}")
     assert ana.execute("select (select count(*) from memory), (select count(*) from session)").fetchone() == (
         0,
         0,

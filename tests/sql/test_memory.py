@@ -50,7 +50,7 @@ def test_recall_shows_the_parts_of_a_score(ana: psycopg.Connection) -> None:
 
 def test_bm25_is_the_formula(ana: psycopg.Connection) -> None:
     remember(ana, ["red red fox", "red hen", "blue bird sings loudly"])
-    found = dict(
+    found: dict[str, float] = dict(
         ana.execute("select content, bm25 from _memory_lexical('red fox', 10, null) join memory using (id)")
     )
     # Lengths 3, 2, 4, mean 3; "red" in 2 of 3 memories, "fox" in 1.
@@ -85,7 +85,7 @@ def test_a_deleted_memory_leaves_nothing(ana: psycopg.Connection) -> None:
     remember(ana, FACTS)
     ana.execute("delete from memory")
     for relation in ("memory", "memory_term", "memory_embedding_all_minilm_l6_v2"):
-        assert ana.execute(f"select count(*) from {relation}").fetchone() == (0,)  # type: ignore[call-overload]
+        assert ana.execute(f"select count(*) from {relation}").fetchone() == (0,)
     assert ana.execute("select sum(memories), sum(lexemes) from memory_count").fetchone() == (0, 0)
     assert recall(ana, "Toronto") == []
 
@@ -150,7 +150,7 @@ def test_bad_arguments_are_refused_and_nothing_is_written(
     ana: psycopg.Connection, call: str, sqlstate: str
 ) -> None:
     with fails(sqlstate):
-        ana.execute(f"select {call}")  # type: ignore[call-overload]
+        ana.execute(f"select {call}")
     assert ana.execute("select count(*) from memory").fetchone() == (0,)
 
 

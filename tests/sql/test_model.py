@@ -129,7 +129,7 @@ def test_only_administrators_register(ana: psycopg.Connection, admin: psycopg.Co
         "select _embedding_table_create('m', 3)",
     ):
         with fails("42501", hint=None):
-            ana.execute(statement)  # type: ignore[call-overload]
+            ana.execute(statement)
     admin.execute("select model_register('m', 'generator', 'scripted', '')")
     admin.execute("select model_default_set('m')")
     assert ana.execute("select llm_generate('anything')").fetchone() == ("I do not know.",)
@@ -159,7 +159,7 @@ def test_an_administrators_embedding_table_is_not_his_own(
         "select * from memory_embedding_small_one",
     ):
         with fails("42501", hint=None):
-            admin.execute(statement)  # type: ignore[call-overload]
+            admin.execute(statement)
     assert ana.execute("select count(*) from memory_embedding_small_one").fetchone() == (0,)
 
 

@@ -43,7 +43,7 @@ def test_nobody_sees_anothers_rows(victim: psycopg.Connection, bob: psycopg.Conn
     for table in TABLES:
         seen = [
             connection.execute(f"select count(*) from {table}").fetchone() for connection in (victim, bob)
-        ]  # type: ignore[call-overload]
+        ]
         assert seen[0] != (0,), table
         assert seen[1] == (0,), table
     assert bob.execute("select content from memory_recall('safe', 100)").fetchall() == []
@@ -61,14 +61,15 @@ def test_nobody_writes_anothers_rows(
         or ()
     )
     for statement in ("update memory set content = 'owned'", "delete from memory", "delete from session"):
-        assert bob.execute(statement).rowcount == 0  # type: ignore[call-overload]
+        assert bob.execute(statement).rowcount == 0
     for statement in (
         f"insert into memory (tenant, content) values ('{tenant}', 'planted')",
         f"insert into session (tenant) values ('{tenant}')",
-        f"insert into memory_embedding_all_minilm_l6_v2 (tenant, id, embedding, content_hash) values ('{tenant}', {memory_id}, array_fill(1, array[384])::vector, '')",
+        "insert into memory_embedding_all_minilm_l6_v2 (tenant, id, embedding, content_hash)"
+        f" values ('{tenant}', {memory_id}, array_fill(1, array[384])::vector, '')",
     ):
         with fails("42501", hint=None):
-            bob.execute(statement)  # type: ignore[call-overload]
+            bob.execute(statement)
     with fails("42704"):
         bob.execute("select message_insert(%s, 'user', 'planted')", (session_id,))
     with fails("42704"):
@@ -81,7 +82,7 @@ def test_records_of_what_happened_are_not_rewritten(victim: psycopg.Connection) 
     for table in ("generation", "review"):
         for statement in (f"update {table} set model = 'x'", f"delete from {table}"):
             with pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedColumn)):
-                victim.execute(statement)  # type: ignore[call-overload]
+                victim.execute(statement)
 
 
 def test_a_tenant_is_believed_of_an_application_only(connect: Connect) -> None:
@@ -113,7 +114,7 @@ def test_a_reader_sees_figures_of_all_and_words_of_none(
         "select llm_generate('x')",
     ):
         with fails("42501", hint=None):
-            reader.execute(statement)  # type: ignore[call-overload]
+            reader.execute(statement)
 
 
 def test_the_rights_of_user_and_reader_do_not_add_up(
@@ -129,7 +130,7 @@ def test_the_rights_of_user_and_reader_do_not_add_up(
 def test_an_administrator_reads_nobody(victim: psycopg.Connection, admin: psycopg.Connection) -> None:
     for table in TABLES:
         with fails("42501", hint=None):
-            admin.execute(f"select * from {table}")  # type: ignore[call-overload]
+            admin.execute(f"select * from {table}")
 
 
 def test_a_stranger_can_do_nothing(cluster: object, db: psycopg.Connection) -> None:
@@ -140,7 +141,7 @@ def test_a_stranger_can_do_nothing(cluster: object, db: psycopg.Connection) -> N
         "select mindful._tenant()",
     ):
         with fails("42501", hint=None):
-            db.execute(statement)  # type: ignore[call-overload]
+            db.execute(statement)
 
 
 def test_objects_on_the_callers_path_are_not_used(bob: psycopg.Connection, db: psycopg.Connection) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import plpy
-
 from mindful import __version__
 from mindful.errors import MindfulError, NotReadyError
 from mindful.ports import Row
@@ -71,7 +70,7 @@ REPORTABLE = (MindfulError, plpy.SPIError)
 
 
 def reported(error: MindfulError | plpy.SPIError) -> plpy.Error:
-    """Return what to raise in an error's place, a cancel included: SQLSTATE and hint kept, Python's class names not."""
+    """Return what to raise in an error's place, a cancel included: SQLSTATE and hint stay, Python's class goes."""
     if isinstance(error, MindfulError):
         sqlstate, detail, hint = error.sqlstate, None, error.hint
     else:

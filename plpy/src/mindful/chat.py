@@ -168,8 +168,10 @@ class Chat:
         session = self._session(session_id, message)
         self.session_id = str(session["session_id"])
         self._new_message = message
-        turns = db.rows(
-            "select id, role, content from mindful._session_turns($1, $2)", ("uuid", "integer"), (self.session_id, _WINDOW)
+        turns: Sequence[Row] = db.rows(
+            "select id, role, content from mindful._session_turns($1, $2)",
+            ("uuid", "integer"),
+            (self.session_id, _WINDOW),
         )
         if message is None:
             message, turns = self._pending(turns)
@@ -204,13 +206,15 @@ class Chat:
                 "select mindful.session_start(title => $1) as session_id", ("text",), ((message or "")[:60],)
             )["session_id"]
         rows = self._db.rows(
-            "select session_id, system_prompt from mindful.session where tenant = mindful._tenant() and session_id = $1",
+            """select session_id, system_prompt from mindful.session
+               where tenant = (select mindful._tenant()) and session_id = $1""",
             ("uuid",),
             (session_id,),
         )
         if not rows:
             raise UndefinedObjectError(
-                f"there is no session {session_id}", "Start one with session_start(), or look in mindful.session."
+                f"there is no session {session_id}",
+                "Start one with session_start(), or look in mindful.session.",
             )
         return rows[0]
 
@@ -272,11 +276,15 @@ class Chat:
         outcome = self.outcome()
         metadata = {key: outcome[key] for key in ("model", "confidence", "action", "memory_ids")}
         # A reply of nothing but an end token is still a turn.
-        turns: list[dict[str, Any]] = [{"role": "assistant", "content": reply.strip() or "...", "metadata": metadata}]
+        turns: list[dict[str, Any]] = [
+            {"role": "assistant", "content": reply.strip() or "...", "metadata": metadata}
+        ]
         if self._new_message is not None:
             turns.insert(0, {"role": "user", "content": self._new_message})
         ids = self._db.rows(
-            "select mindful.message_insert_many($1, $2) as id", ("uuid", "jsonb"), (self.session_id, json.dumps(turns))
+            "select mindful.message_insert_many($1, $2) as id",
+            ("uuid", "jsonb"),
+            (self.session_id, json.dumps(turns)),
         )
         self._message_id = ids[-1]["id"]
 

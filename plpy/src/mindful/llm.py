@@ -110,7 +110,9 @@ def embed_texts(db: Database, texts: Sequence[str], model: str | None) -> list[S
     """Embed texts that are not NULL."""
     for text in texts:
         if not text.strip():
-            raise InvalidParameterError("content is empty", "Give a text with at least one visible character.")
+            raise InvalidParameterError(
+                "content is empty", "Give a text with at least one visible character."
+            )
     return runtime.embedder(db, model)[1].embed(texts, db)
 
 
@@ -129,7 +131,9 @@ class Call:
     def run(self, db: Database, memory_ids: Sequence[int] = ()) -> Iterator[str]:
         """Yield the answer as it is made, then log the call where the transaction may write."""
         yield from self._generator.stream(self._tokens, self._sampling, self._completion, db)
-        if not db.one("select pg_catalog.current_setting('transaction_read_only')::boolean as read_only")["read_only"]:
+        if not db.one("select pg_catalog.current_setting('transaction_read_only')::boolean as read_only")[
+            "read_only"
+        ]:
             self._log(db, memory_ids)
 
     def outcome(self) -> dict[str, Any]:
@@ -198,7 +202,9 @@ def sampling_of(
 ) -> Sampling:
     """Check the arguments that say how to sample."""
     if max_tokens is None or temperature is None:
-        raise NullValueError("max_tokens and temperature must not be null", "Leave them out for the defaults.")
+        raise NullValueError(
+            "max_tokens and temperature must not be null", "Leave them out for the defaults."
+        )
     if max_tokens < 1:
         raise InvalidParameterError(f"max_tokens is {max_tokens}", "It must be at least 1.")
     if not 0 <= temperature <= 10:

@@ -11,7 +11,9 @@ from mindful.vector import to_text
 @sql_function
 def memory_embed(db: Database) -> None:
     """Embed the rows of a statement whose content has no embedding yet, by the default embedder."""
-    defaults = db.rows("select name, mindful._embedding_table(name) as relation from mindful._model_find('embedder', null)")
+    defaults = db.rows(
+        "select name, mindful._embedding_table(name) as relation from mindful._model_find('embedder', null)"
+    )
     if not defaults:  # full text alone, then
         return
     name, relation = defaults[0]["name"], defaults[0]["relation"]

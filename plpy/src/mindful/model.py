@@ -32,7 +32,9 @@ def model_register(
         )
     settings = json.loads(options or "{}")
     if not isinstance(settings, dict):
-        raise InvalidParameterError("options is no JSON object", 'Give an object, such as {"context_length": 2048}.')
+        raise InvalidParameterError(
+            "options is no JSON object", 'Give an object, such as {"context_length": 2048}.'
+        )
     facts = providers.module(provider).inspect(kind, source, settings)
     _insert(db, (name, kind, provider, source, json.dumps(settings)), granted_to, facts)
     if kind == "embedder":

@@ -30,7 +30,8 @@ def self_review(db: Database, message_id: int | None, model: str | None) -> dict
     )
     if not rows:
         raise UndefinedObjectError(
-            f"there is no answer {message_id}", "The answers that you may review are in mindful.conversation, role assistant."
+            f"there is no answer {message_id}",
+            "The answers that you may review are in mindful.conversation, role assistant.",
         )
     spec, generator = runtime.generator(db, model)
     started = time.perf_counter()
@@ -56,7 +57,9 @@ def _log_odds(
     db: Database, generator: Generator, question: str, answer: str, memories: Sequence[str]
 ) -> float:
     """Log-odds of Yes against No for whether the answer is correct."""
-    subject = with_notes(f"Question: {question}\nAnswer: {answer}\n\nIs this answer correct? Yes or No?", memories)
+    subject = with_notes(
+        f"Question: {question}\nAnswer: {answer}\n\nIs this answer correct? Yes or No?", memories
+    )
     tokens = generator.encode([Message("system", _SYSTEM), Message("user", subject)])
     check_fits(tokens, generator)
     yes, no = generator.next_logprobs(tokens, ("Yes", "No"), db)

@@ -36,4 +36,6 @@ def check_known(options: Mapping[str, Any], known: Sequence[str]) -> None:
             raise InvalidParameterError(f"option {key} is no text", "Give a JSON string.")
     layout = options.get("layout", "{memories}{message}")
     if "{memories}" not in layout or "{message}" not in layout:
-        raise InvalidParameterError("option layout lacks a placeholder", "It must hold {memories} and {message}.")
+        raise InvalidParameterError(
+            "option layout lacks a placeholder", "It must hold {memories} and {message}."
+        )

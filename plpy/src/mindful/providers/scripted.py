@@ -9,7 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mindful.errors import InvalidParameterError
-from mindful.ports import Completion, Embedder, Generator, Interrupts, Message, ModelFacts, ModelSpec, Sampling, Vector
+from mindful.ports import (
+    Completion,
+    Embedder,
+    Generator,
+    Interrupts,
+    Message,
+    ModelFacts,
+    ModelSpec,
+    Sampling,
+    Vector,
+)
 from mindful.providers.options import integer
 from mindful.text import TextStream
 
@@ -39,7 +49,9 @@ class ScriptedGenerator:
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
         """Number the words of all messages."""
-        words = [word for message in messages for word in _WORD.findall(f"{message.role}: {message.content}\n")]
+        words = [
+            word for message in messages for word in _WORD.findall(f"{message.role}: {message.content}\n")
+        ]
         self._words.extend(dict.fromkeys(word for word in words if word not in self._words))
         return [self._words.index(word) for word in words]
 
@@ -108,9 +120,7 @@ def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
     """Check a script."""
     model = load(ModelSpec("", kind, "scripted", source, "", options))
     digest = hashlib.sha256(repr(sorted(options.items())).encode()).hexdigest()
-    if isinstance(model, ScriptedEmbedder):
-        return ModelFacts(digest, None, model.dims, None)
-    return ModelFacts(digest, model.context_length, None, None)
+    return ModelFacts(digest, getattr(model, "context_length", None), getattr(model, "dims", None), None)
 
 
 def load(spec: ModelSpec) -> Generator | Embedder:
@@ -120,4 +130,6 @@ def load(spec: ModelSpec) -> Generator | Embedder:
             return ScriptedEmbedder(spec.options)
         return ScriptedGenerator(spec.options)
     except (re.error, TypeError, ValueError) as error:
-        raise InvalidParameterError(f"the script is broken: {error}", "replies is [[pattern, reply], ...].") from None
+        raise InvalidParameterError(
+            f"the script is broken: {error}", "replies is [[pattern, reply], ...]."
+        ) from None

@@ -32,7 +32,10 @@ class SentenceEmbedder:
             interrupts.check()
             part = order[start : start + _BATCH]
             rows = self._model.encode(
-                [texts[at] for at in part], batch_size=_BATCH, normalize_embeddings=True, show_progress_bar=False
+                [texts[at] for at in part],
+                batch_size=_BATCH,
+                normalize_embeddings=True,
+                show_progress_bar=False,
             )
             for at, row in zip(part, rows, strict=True):
                 vectors[at] = row.tolist()
@@ -51,7 +54,8 @@ def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
     """Load a folder once, and tell what it holds."""
     if kind != "embedder":
         raise InvalidParameterError(
-            f"sentence_transformers has no {kind}", "Register it as an embedder, or a GGUF file with llama_cpp."
+            f"sentence_transformers has no {kind}",
+            "Register it as an embedder, or a GGUF file with llama_cpp.",
         )
     check_known(options, ("threads",))
     model = _open(source, options)
@@ -66,7 +70,7 @@ def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
 
 def load(spec: ModelSpec) -> Generator | Embedder:
     """Load a registered folder."""
-    return SentenceEmbedder(_open(spec.source, spec.options))  # type: ignore[return-value]
+    return SentenceEmbedder(_open(spec.source, spec.options))
 
 
 def _open(source: str, options: Mapping[str, Any]) -> SentenceTransformer:

@@ -61,9 +61,7 @@ class Weights:
 
     def piece(self, token: int) -> bytes:
         """Return a token's bytes; control tokens have none."""
-        length = llama.llama_token_to_piece(
-            self.vocabulary, token, self._piece, len(self._piece), 0, False
-        )
+        length = llama.llama_token_to_piece(self.vocabulary, token, self._piece, len(self._piece), 0, False)
         return bytes(self._piece.raw[: max(length, 0)])
 
     def ends(self, token: int) -> bool:
