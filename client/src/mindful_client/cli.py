@@ -22,7 +22,7 @@ from mindful_client.errors import InvalidInputError, MindfulError, NotReadyError
 from mindful_client.types import RecalledMemory
 
 _RETRY = "/retry"
-_CONTROLS = re.compile(r"[^\t\n\x20-\x7e\xa0-\U0010ffff]")
+_CONTROLS = re.compile(r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]")
 
 
 class _Commands(click.Group):
@@ -43,7 +43,7 @@ class _Commands(click.Group):
     default="",
     help="Connection string; MINDFUL_DSN or libpq's PGHOST, PGDATABASE ... where it is not given.",
 )
-@click.version_option(package_name="pg-mindful", message="%(prog)s %(version)s")
+@click.version_option(package_name="pg-mindful", message="mindful %(version)s")
 @click.pass_context
 def main(context: click.Context, dsn: str) -> None:
     """Chat with a PostgreSQL database that has the extension mindful."""
@@ -172,7 +172,7 @@ class _Talk:
 
     def _answer(self, message: str) -> Generator[str, None, None]:
         if self._session_id is None:
-            self._session_id = self._client.session_start(title=message[:60], **self._start)
+            self._session_id = self._client.session_start(title=_printable(message[:60]), **self._start)
         yield from self._client.chat_stream(self._session_id, message, **self._options)
 
     def _again(self) -> Generator[str, None, None]:

@@ -1,0 +1,121 @@
+"""The client's methods are the SQL functions."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from mindful_client import AsyncClient, Client, _calls
+from mindful_client import types as row_types
+from mindful_client._calls import DEFAULT, Call, Stream
+
+HELPERS = {"chat", "chat_stream"}
+"""Methods that are two calls."""
+OWN = {"cancel", "close"}
+"""Methods that are no call."""
+
+SIGNATURES = """
+    select p.proname, p.proargnames[1:p.pronargs], p.proargtypes::regtype[]::text[], p.pronargdefaults,
+        coalesce(
+            nullif(p.proargnames[p.pronargs + 1:], '{}'),
+            (select array_agg(a.attname order by a.attnum) from pg_attribute a
+                where a.attrelid = t.typrelid and a.attnum > 0)
+        )
+    from pg_proc p join pg_type t on t.oid = p.prorettype
+    where p.pronamespace = 'mindful'::regnamespace and p.proname not like '\\_%'
+        and p.prokind = 'f' and p.prorettype <> 'trigger'::regtype
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """What the server says of a function."""
+
+    arguments: dict[str, str]
+    defaults: int
+    columns: list[str] | None
+
+
+@pytest.fixture
+def functions(db: psycopg.Connection) -> dict[str, Function]:
+    rows = db.execute(SIGNATURES).fetchall()
+    return {
+        name: Function(dict(zip(names or [], types, strict=True)), defaults, columns)
+        for name, names, types, defaults, columns in rows
+    }
+
+
+def methods(client: type) -> dict[str, Any]:
+    return {name: value for name, value in vars(client).items() if not name.startswith("_")}
+
+
+def with_every_argument(build: Callable[..., Call[Any] | Stream]) -> Call[Any] | Stream:
+    return build(**dict.fromkeys(inspect.signature(build).parameters))
+
+
+def test_every_function_is_a_method(functions: dict[str, Function]) -> None:
+    assert set(methods(Client)) - HELPERS - OWN == set(functions)
+
+
+def test_arguments_are_the_functions_own(functions: dict[str, Function]) -> None:
+    for name, function in functions.items():
+        parameters = inspect.signature(getattr(_calls, name)).parameters
+        required = len(function.arguments) - function.defaults
+        assert list(parameters) == list(function.arguments), name
+        for position, parameter in enumerate(parameters.values()):
+            given = position < required
+            assert (parameter.default is DEFAULT) != given, f"{name}: {parameter}"
+            assert (parameter.kind is inspect.Parameter.KEYWORD_ONLY) != given, f"{name}: {parameter}"
+
+
+def test_arguments_are_cast_to_the_functions_types(functions: dict[str, Function]) -> None:
+    for name, function in functions.items():
+        text = with_every_argument(getattr(_calls, name)).query.as_string()
+        casts = dict(re.findall(r'"(\w+)" => %\(\w+\)s::([a-z]+(?:\[\])?)', text))
+        written = {
+            argument: kind.replace("timestamp with time zone", "timestamptz")
+            for argument, kind in function.arguments.items()
+        }
+        assert casts == written, name
+
+
+def test_rows_have_the_functions_columns(functions: dict[str, Function]) -> None:
+    shapes = {
+        tuple(field.name for field in dataclasses.fields(value))
+        for value in vars(row_types).values()
+        if dataclasses.is_dataclass(value)
+    }
+    assert {tuple(function.columns) for function in functions.values() if function.columns} == shapes
+
+
+def test_arguments_that_are_not_given_are_left_to_the_server() -> None:
+    call = _calls.memory_recall("a cat")
+    assert "kinds" not in call.query.as_string()
+    assert call.parameters == {"query": "a cat"}
+    assert _calls.memory_recall("a cat", kinds=None).parameters == {"query": "a cat", "kinds": None}
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    assert list(methods(Client)) == list(methods(AsyncClient))
+    for name, method in methods(Client).items():
+        twin = getattr(AsyncClient, name)
+        mine, other = inspect.signature(method), inspect.signature(twin)
+        assert mine.parameters == other.parameters, name
+        assert method.__doc__, name
+        returned = str(other.return_annotation).replace(
+            "AsyncGenerator[str, None]", "Generator[str, None, None]"
+        )
+        assert mine.return_annotation == returned, name
+        assert inspect.iscoroutinefunction(twin) or name.endswith("stream"), name
+
+
+def test_a_method_is_what_it_says_it_is() -> None:
+    shown = str(inspect.signature(Client("").memory_recall))
+    assert shown.startswith("(query: 'str', *, k: 'int' = DEFAULT")
+    assert shown.endswith("-> 'list[RecalledMemory]'")
+    assert inspect.iscoroutinefunction(AsyncClient.llm_chat)

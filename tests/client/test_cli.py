@@ -1,0 +1,187 @@
+"""The command line, with a scripted model as the default where an answer is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+from mindful_client.cli import main
+from support import SCRIPTED_GENERATOR
+
+QUESTION = "What is the capital of France?"
+REPLY = "The capital of France is Paris."
+
+
+@pytest.fixture
+def scripted(quick: None, db: psycopg.Connection) -> None:
+    db.execute("select model_default_set(%s)", (SCRIPTED_GENERATOR,))
+
+
+class Run:
+    """Runs the command as ana."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+
+    def __call__(self, *arguments: str, input: bytes | str | None = None) -> Result:  # noqa: A002
+        return CliRunner().invoke(main, arguments, input=input, env={"MINDFUL_DSN": self.dsn})
+
+
+@pytest.fixture
+def mindful(dsn_of: Mapping[str, str], quick: None) -> Run:
+    return Run(dsn_of["ana"])
+
+
+def said(connection: psycopg.Connection) -> list[tuple[str, str]]:
+    return connection.execute("select role, content from conversation order by session_id, turn").fetchall()
+
+
+def test_what_is_remembered_is_recalled(mindful: Run) -> None:
+    assert mindful("remember", "The cat is called Tom.").stdout == "1\n"
+    assert mindful("remember", "-", input="Lisbon lies\nby the sea.\n").stdout == "2\n"
+    shown = mindful("recall", "sea", "-k", "1").stdout
+    assert shown.startswith("1.00  fact, ")
+    assert shown.endswith(", id 2\n  Lisbon lies\n  by the sea.\n")
+    (found,) = json.loads(mindful("recall", "cat", "-k", "1", "--json").stdout)
+    assert (found["id"], found["content"], found["session_id"]) == (1, "The cat is called Tom.", None)
+
+
+def test_nothing_found_prints_nothing(mindful: Run) -> None:
+    found = mindful("recall", "cat")
+    assert (found.exit_code, found.stdout, found.stderr) == (0, "", "No memory matches.\n")
+    assert mindful("recall", "cat", "--json").stdout == "[]\n"
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_message_is_answered_and_the_conversation_continued(mindful: Run, ana: psycopg.Connection) -> None:
+    first = mindful("chat", "--system", "Be brief.", QUESTION)
+    assert (first.exit_code, first.stdout) == (0, f"{REPLY}\n")
+    session_id = first.stderr.removeprefix("Continue with: mindful chat --session ").strip()
+    assert ana.execute("select session_id::text, system_prompt, title from session").fetchall() == [
+        (session_id, "Be brief.", QUESTION)
+    ]
+    again = mindful("chat", "--session", session_id, "--memories", "0", "Sure?")
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert [role for role, _ in said(ana)] == ["user", "assistant"] * 2
+
+
+@pytest.mark.usefixtures("scripted")
+def test_every_line_of_a_pipe_is_a_message(mindful: Run, ana: psycopg.Connection) -> None:
+    result = mindful("chat", input=f"Hello.\n\n{QUESTION}\n")
+    assert (result.exit_code, result.stdout) == (0, f"I do not know.\n{REPLY}\n")
+    assert said(ana) == [
+        ("user", "Hello."),
+        ("assistant", "I do not know."),
+        ("user", QUESTION),
+        ("assistant", REPLY),
+    ]
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_waiting_message_is_asked_again(mindful: Run, ana: psycopg.Connection) -> None:
+    row = ana.execute("select session_start()").fetchone()
+    assert row is not None
+    session_id = str(row[0])
+    ana.execute("select message_insert(%s, 'user', %s)", (session_id, QUESTION))
+    assert mindful("chat", "--session", session_id, "/retry").stdout == f"{REPLY}\n"
+    assert said(ana) == [("user", QUESTION), ("assistant", REPLY)]
+    again = mindful("chat", "--session", session_id, "/retry")
+    assert again.exit_code == 1
+    assert "no message that waits for an answer" in again.stderr
+
+
+def test_status_tells_whose_memories_these_are(mindful: Run, ana: psycopg.Connection) -> None:
+    lines = dict(line.split(None, 1) for line in mindful("status").stdout.splitlines())
+    assert lines["tenant"] == ana.info.user
+    assert lines["private"].endswith(" MB")
+    assert lines["models"] == "none loaded by this connection"
+
+
+def test_the_version_is_the_distributions() -> None:
+    assert CliRunner().invoke(main, ["--version"]).stdout == f"mindful {version('pg-mindful')}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "message"),
+    [
+        (("recall", "x", "-k", "0"), None, "k is 0"),
+        (("remember", ""), None, "content is empty"),
+        (("remember", "-"), b"a\0b", "content contains NUL at character 2"),
+        (("remember", "-"), b"caf\xe9", "content contains a lone surrogate at character 4"),
+        (("chat",), b"caf\xe9\n", "content contains a lone surrogate at character 4"),
+        (("chat", "/retry"), None, "no message waits for an answer"),
+        (("chat", "--memories", "99", "hi"), None, "memories is 99"),
+        (("chat", "--session", "00000000-0000-0000-0000-000000000000", "hi"), None, "there is no session "),
+    ],
+)
+def test_an_error_is_one_line_and_a_hint(
+    mindful: Run, arguments: tuple[str, ...], text: bytes | None, message: str
+) -> None:
+    result = mindful(*arguments, input=text)
+    assert (result.exit_code, result.stdout) == (1, "")
+    error, hint, *rest = [line for line in result.stderr.splitlines() if not line.startswith("Continue")]
+    assert error.startswith(f"mindful: {message}")
+    assert hint.startswith("Hint: ")
+    assert rest == []
+
+
+def test_no_server_is_an_error() -> None:
+    result = CliRunner().invoke(
+        main, ["--dsn", "host=/nonexistent", "status"], env={"MINDFUL_DSN": "host=/other"}
+    )
+    assert result.exit_code == 1
+    assert "/nonexistent" in result.stderr
+
+
+def test_a_system_prompt_is_for_new_conversations(mindful: Run) -> None:
+    result = mindful("chat", "--session", "00000000-0000-0000-0000-000000000000", "--system", "x", "hi")
+    assert result.exit_code == 2
+
+
+def test_what_is_shown_cannot_steer_the_terminal(mindful: Run, ana: psycopg.Connection) -> None:
+    ana.execute(
+        "select memory_insert(E'A red \\x1b[31mcat\\u009b2J.', source => E'\\x1b]0;title', source_key => '1')"
+    )
+    shown = mindful("recall", "cat").stdout
+    assert "A red \N{REPLACEMENT CHARACTER}[31mcat\N{REPLACEMENT CHARACTER}2J." in shown
+    assert "\x1b" not in shown
+
+
+def test_libpqs_variables_are_enough(dsn_of: Mapping[str, str], ana: psycopg.Connection) -> None:
+    names = {
+        "host": "PGHOST",
+        "port": "PGPORT",
+        "user": "PGUSER",
+        "password": "PGPASSWORD",
+        "dbname": "PGDATABASE",
+    }
+    given = psycopg.conninfo.conninfo_to_dict(dsn_of["ana"])
+    env: dict[str, str | None] = {
+        variable: str(given[name]) for name, variable in names.items() if name in given
+    }
+    result = CliRunner().invoke(main, ["status"], env=env | {"MINDFUL_DSN": None})
+    assert (result.exit_code, f"{ana.info.user}\n" in result.stdout) == (0, True)
+
+
+def test_a_reader_that_leaves_ends_it_quietly(dsn_of: Mapping[str, str]) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "mindful_client", "chat", "Tell me a long story."],
+        env=os.environ | {"MINDFUL_DSN": dsn_of["ana"]},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(1)
+        process.stdout.close()
+        errors = process.stderr.read().decode()
+        assert process.wait() == 1
+    assert errors.startswith("Continue with: mindful chat --session ")
+    assert errors.count("\n") == 1

@@ -1,0 +1,172 @@
+"""The command line as a person meets it: keys in, a screen out, through a pseudo-terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+
+import psycopg
+import pytest
+
+STORY = "Tell me a long story about a fox that wants to cross a river."
+STOPPED = r"Stopped\. /retry asks again\.\r\n"
+PROMPT = r"> "
+WORDS = r"(\w+[,.]? ){4}"
+# Ctrl-C is a signal only from the terminal that controls the process.
+LAUNCH = (
+    "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); from mindful_client.cli import main; main()"
+)
+
+
+class Terminal:
+    """A command in a pseudo-terminal of its own."""
+
+    def __init__(self, dsn: str, *arguments: str) -> None:
+        self._screen, inner = pty.openpty()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", LAUNCH, *arguments],
+            env=os.environ | {"MINDFUL_DSN": dsn, "TERM": "dumb"},
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            start_new_session=True,
+        )
+        os.close(inner)
+        self._unread = ""
+
+    def press(self, keys: str) -> None:
+        os.write(self._screen, keys.encode())
+
+    def shows(self, pattern: str, seconds: float = 60) -> str:
+        """Wait until the screen shows a pattern, and return what led up to it."""
+        deadline = time.monotonic() + seconds
+        while not (found := re.search(pattern, self._unread, re.DOTALL)):
+            ready, _, _ = select.select([self._screen], [], [], deadline - time.monotonic())
+            assert ready, f"{pattern!r} is not in {self._unread!r}"
+            self._unread += self._read()
+        shown, self._unread = self._unread[: found.start()], self._unread[found.end() :]
+        return shown
+
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def ends(self) -> int:
+        return self._process.wait(60)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._screen)
+
+    def _read(self) -> str:
+        try:
+            return os.read(self._screen, 65536).decode()
+        except OSError as error:  # Linux's way to say that the command has ended
+            raise AssertionError(f"it ended, having shown {self._unread!r}") from error
+
+
+Open = Callable[..., Terminal]
+
+
+@pytest.fixture
+def mindful(dsn_of: Mapping[str, str]) -> Iterator[Open]:
+    with ExitStack() as opened:
+
+        def open_terminal(*arguments: str) -> Terminal:
+            terminal = Terminal(dsn_of["ana"], *arguments)
+            opened.callback(terminal.close)
+            return terminal
+
+        yield open_terminal
+
+
+def said(connection: psycopg.Connection) -> list[str]:
+    return [role for (role,) in connection.execute("select role from conversation order by session_id, turn")]
+
+
+def test_an_answer_is_shown_while_it_is_made(mindful: Open, ana: psycopg.Connection) -> None:
+    terminal = mindful("chat", STORY)
+    terminal.shows(WORDS)
+    assert said(ana) == ["user"]
+    terminal.shows("Continue with: mindful chat --session ")
+    assert said(ana) == ["user", "assistant"]
+    assert terminal.ends() == 0
+
+
+def test_ctrl_c_stops_an_answer_and_retry_asks_again(mindful: Open, ana: psycopg.Connection) -> None:
+    terminal = mindful("chat")
+    terminal.shows(PROMPT)
+    terminal.press(f"{STORY}\r")
+    terminal.shows(re.escape(f"{STORY}\r\n") + WORDS)
+    terminal.press("\x03")
+    terminal.shows(STOPPED + PROMPT)
+    assert said(ana) == ["user"]
+
+    terminal.press("/retry\r")
+    terminal.shows(WORDS)
+    terminal.press("\x03\x03\x03")
+    terminal.shows(STOPPED + PROMPT)
+    assert said(ana) == ["user"]
+
+    terminal.press("/retry\r")
+    terminal.shows(r"/retry\r\n")
+    answer = terminal.shows(r"\r\n" + PROMPT)
+    stored = ana.execute("select content from conversation where role = 'assistant'").fetchone()
+    assert stored == (answer.replace("\r\n", "\n").strip(),)
+    terminal.press("\x04")
+    terminal.shows("Continue with: mindful chat --session ")
+    assert terminal.ends() == 0
+
+
+def test_ctrl_c_before_the_first_word_stops_too(mindful: Open, ana: psycopg.Connection) -> None:
+    row = ana.execute("select session_start()").fetchone()
+    assert row is not None
+    ana.execute("select message_insert(%s, 'user', %s)", (row[0], "word " * 1500))
+    terminal = mindful("chat", "--session", str(row[0]), "/retry")
+    deadline = time.monotonic() + 60
+    while not ana.execute(
+        """select from pg_stat_activity
+           where application_name = 'mindful_client' and state = 'active' and query like 'FETCH %'"""
+    ).rowcount:
+        assert time.monotonic() < deadline
+    terminal.press("\x03")
+    assert re.search(r"\w{2}", terminal.shows(STOPPED)) is None
+    assert terminal.ends() == 130
+    assert said(ana) == ["user"]
+
+
+def test_the_conversation_goes_on_after_an_error(mindful: Open, ana: psycopg.Connection) -> None:
+    terminal = mindful("chat", "--memories", "99")
+    terminal.shows(PROMPT)
+    terminal.press("/retry\r")
+    terminal.shows(r"mindful: no message waits for an answer\r\nHint: [^\n]+\n" + PROMPT)
+    terminal.press("Hello.\r")
+    terminal.shows(r"mindful: memories is 99\r\nHint: [^\n]+\n" + PROMPT)
+    assert said(ana) == ["user"]
+    assert terminal.running()
+
+
+def test_ctrl_c_at_the_prompt_leaves(mindful: Open) -> None:
+    terminal = mindful("chat")
+    terminal.shows(PROMPT)
+    terminal.press("half a message")
+    terminal.shows("half a message")
+    terminal.press("\x03")
+    assert terminal.ends() == 0
+
+
+def test_the_line_can_be_edited(mindful: Open, ana: psycopg.Connection) -> None:
+    terminal = mindful("chat")
+    terminal.shows(PROMPT)
+    terminal.press("ello.\x01H\r")
+    terminal.shows(r"\r\n.+\r\n" + PROMPT)
+    terminal.press("\x04")
+    terminal.shows("Continue with")
+    assert ana.execute("select content from conversation where turn = 1").fetchall() == [("Hello.",)]
