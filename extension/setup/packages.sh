@@ -31,12 +31,14 @@ apt_has_pgvector() {
     [ -n "$version" ] && [ "$version" != '(none)' ] && dpkg --compare-versions "$version" ge "$pgvector_min"
 }
 
-# Debian's own default cluster is neither needed nor wanted where the server came only for this project.
+# Debian's own default cluster is neither needed nor wanted where the server came only for this project. The
+# demo reads the manual, and slim images leave all documentation out.
 install_packages() {
     local conf=/etc/postgresql-common/createcluster.d/mindful.conf status=0
     as_root mkdir -p "${conf%/*}"
     echo 'create_main_cluster = false' | as_root tee "$conf" >/dev/null
-    (logged apt-install "installing $*" apt_get install --no-install-recommends "$@") || status=$?
+    (logged apt-install "installing $*" apt_get install --no-install-recommends \
+        -o 'DPkg::Options::=--path-include=/usr/share/doc/postgresql-doc-*' "$@") || status=$?
     as_root rm -f "$conf"
     return "$status"
 }
