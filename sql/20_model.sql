@@ -17,7 +17,7 @@ create table model (
 );
 create unique index on model (kind) where is_default;
 -- Names that differ in punctuation alone would share an embedding table.
-create unique index on model (translate(name, '.-', '__')) where kind = 'embedder';
+create unique index on model (translate(name, '.-', '__'));
 
 comment on table model is 'Registered models: generators and embedders, and who may use them.';
 comment on column model.source is 'Absolute path, on the server, of a GGUF file or a sentence-transformers folder.';

@@ -1,13 +1,14 @@
 create table attachment (
     tenant text not null default _tenant(),
-    relation text not null,
+    relation regclass not null,
+    source text not null,
     content text not null,
     mode text not null check (mode in ('sync')),
     created_at timestamptz not null default now(),
     primary key (tenant, relation)
 );
 comment on table attachment is 'Tables of applications whose rows are remembered.';
-comment on column attachment.relation is 'The table''s qualified name, which is also the source of its memories.';
+comment on column attachment.source is 'The table''s name when it was attached, which its memories carry.';
 comment on column attachment.content is 'The SQL expression over a row that gives the text to remember.';
 alter table attachment enable row level security;
 alter table attachment force row level security;
@@ -23,15 +24,15 @@ begin atomic
 end;
 comment on function _relation_name(oid) is 'A relation''s name, always with its schema.';
 
-create function _attachment_write(relation text, keys text[], contents text[]) returns void
+create function _attachment_write(source text, keys text[], contents text[]) returns void
 language sql volatile parallel unsafe security invoker
 begin atomic
     delete from mindful.memory m
     using rows from (pg_catalog.unnest(keys), pg_catalog.unnest(contents)) w (key, content)
-    where m.tenant = (select mindful._tenant()) and m.source = relation and m.source_key = w.key
+    where m.tenant = (select mindful._tenant()) and m.source = _attachment_write.source and m.source_key = w.key
         and pg_catalog.btrim(coalesce(w.content, ''), E' \t\n\r') = '';
     insert into mindful.memory as m (kind, content, source, source_key)
-    select 'document', w.content, relation, w.key
+    select 'document', w.content, _attachment_write.source, w.key
     from rows from (pg_catalog.unnest(keys), pg_catalog.unnest(contents)) w (key, content)
     where pg_catalog.btrim(coalesce(w.content, ''), E' \t\n\r') <> ''
     on conflict (tenant, source, source_key) do update set content = excluded.content
@@ -40,11 +41,11 @@ end;
 comment on function _attachment_write(text, text[], text[]) is
 'Makes memories of rows, by primary key: new texts are added, changed ones replaced, rows without a text forgotten.';
 
-create function _attachment_delete(relation text, keys text[]) returns void
+create function _attachment_delete(source text, keys text[]) returns void
 language sql volatile parallel unsafe security invoker
 begin atomic
     delete from mindful.memory m
-    where m.tenant = (select mindful._tenant()) and m.source = relation
+    where m.tenant = (select mindful._tenant()) and m.source = _attachment_delete.source
         and (keys is null or m.source_key = any (keys));
 end;
 comment on function _attachment_delete(text, text[]) is 'Forgets the memories of deleted rows, or of all (NULL).';
@@ -63,6 +64,13 @@ declare
     remembered bigint;
 begin
     perform mindful._text_argument('content', content);
+    -- Tables that were dropped while they were attached.
+    with gone as (
+        delete from mindful.attachment a
+        where a.tenant = mindful._tenant() and not exists (select from pg_class c where c.oid = a.relation)
+        returning a.source
+    )
+    select count(mindful._attachment_delete(g.source, null)) into remembered from gone g;
     if relation is null then
         perform mindful._raise('22004', 'relation is null', 'Name a table.');
     elsif target.relkind not in ('r', 'p') then
@@ -73,7 +81,10 @@ begin
         perform mindful._raise('42501', format('you do not own %s', full_name), 'Only its owner can attach a table.');
     elsif mode is distinct from 'sync' then
         perform mindful._raise('22023', format('mode is %s', coalesce(quote_literal(mode), 'null')), 'The mode is sync.');
-    elsif exists (select from mindful.attachment a where a.tenant = mindful._tenant() and a.relation = full_name) then
+    elsif exists (
+        select from mindful.attachment a
+        where a.tenant = mindful._tenant() and (a.relation = memory_attach.relation or a.source = full_name)
+    ) then
         perform mindful._raise('42710', format('%s is attached already', full_name),
             format('Detach it first: SELECT memory_detach(%L).', full_name));
     end if;
@@ -90,7 +101,7 @@ begin
     -- The function runs as the role that attached the table, whoever changes its rows, so all its memories have one
     -- tenant; and that role, not the extension's owner, answers for the expression.
     execute format($body$
-        create function %1$I.%2$I() returns trigger
+        create or replace function %1$I.%2$I() returns trigger
         language plpgsql security definer
         set search_path = pg_catalog, %1$I, mindful, pg_temp
         as $function$
@@ -126,8 +137,10 @@ begin
         execute format('create trigger ' || event || $call$ for each statement
             when (pg_catalog.current_setting('row_security') = 'on') execute function %2$I.%3$I()$call$,
             full_name, schema_name, function_name);
+        execute format('alter trigger %s on %s depends on extension mindful', split_part(event, ' ', 1), full_name);
     end loop;
-    insert into mindful.attachment (relation, content, mode) values (full_name, content, mode);
+    execute format('alter function %I.%I() depends on extension mindful', schema_name, function_name);
+    insert into mindful.attachment (relation, source, content, mode) values (relation, full_name, content, mode);
     execute format('select mindful._attachment_write(%L, array_agg(%s), array_agg((%s)::text)), count(*) from %s r',
         full_name, key, content, full_name);
     select count(*) into remembered from mindful.memory m
@@ -143,21 +156,25 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
-    full_name text := mindful._relation_name(relation);
-    target pg_class := (select c from pg_class c where c.oid = relation);
+    remember regprocedure := (
+        select t.tgfoid from pg_trigger t where t.tgrelid = relation and t.tgname = 'remember_inserted'
+    );
     event text;
+    attached_as text;
     forgotten bigint;
 begin
-    delete from mindful.attachment a where a.tenant = mindful._tenant() and a.relation = full_name;
+    delete from mindful.attachment a
+    where a.tenant = mindful._tenant() and a.relation = memory_detach.relation
+    returning a.source into attached_as;
     if not found then
-        perform mindful._raise('42704', format('%s is not attached', coalesce(full_name, 'null')),
+        perform mindful._raise('42704', format('%s is not attached', coalesce(relation::text, 'null')),
             'The tables that you attached are listed in mindful.attachment.');
     end if;
     foreach event in array array['inserted', 'updated', 'deleted', 'truncated'] loop
-        execute format('drop trigger remember_%s on %s', event, full_name);
+        execute format('drop trigger remember_%s on %s', event, relation);
     end loop;
-    execute format('drop function %s.%I()', target.relnamespace::regnamespace, left(target.relname, 50) || '_remember');
-    delete from mindful.memory m where m.tenant = mindful._tenant() and m.source = full_name;
+    execute format('drop function %s', remember);
+    delete from mindful.memory m where m.tenant = mindful._tenant() and m.source = attached_as;
     get diagnostics forgotten = row_count;
     return forgotten;
 end

@@ -122,6 +122,35 @@ def test_detaching_undoes_it(owner: psycopg.Connection) -> None:
     assert attach(owner) == 2
 
 
+def test_a_renamed_table_stays_attached(owner: psycopg.Connection) -> None:
+    attach(owner)
+    owner.execute("alter table shop.ticket rename to case_file")
+    owner.execute("insert into shop.case_file values (1, 'en', 'a', 'b')")
+    assert memories(owner) == {"1,en": "a: b"}
+    assert owner.execute("select memory_detach('shop.case_file')").fetchone() == (1,)
+
+
+def test_a_dropped_tables_memories_go_with_the_next_attachment(owner: psycopg.Connection) -> None:
+    attach(owner)
+    owner.execute("insert into shop.ticket values (1, 'en', 'a', 'b')")
+    owner.execute("drop table shop.ticket")
+    owner.execute("create table shop.ticket (id int primary key, subject text, body text)")
+    assert attach(owner) == 0
+    assert memories(owner) == {}
+
+
+def test_without_the_extension_a_table_is_as_it_was(
+    owner: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    attach(owner)
+    db.execute("set client_min_messages = warning")
+    db.execute("drop extension mindful cascade")
+    owner.execute("insert into shop.ticket values (1, 'en', 'a', 'b')")
+    assert db.execute(
+        "select count(*) from pg_proc where pronamespace = 'shop'::regnamespace"
+    ).fetchone() == (0,)
+
+
 @pytest.mark.parametrize(
     ("call", "sqlstate", "hint"),
     [

@@ -69,7 +69,7 @@ def database(
             "_text_argument": [],
             "_model_find": [model | {"options": json.dumps(options)}],
             "session_start": [{"session_id": "s1"}],
-            "from mindful.session where": [{"session_id": "s1", "system_prompt": of_session}],
+            "from mindful.session": [{"session_id": "s1", "system_prompt": of_session}],
             "_session_turns": newest,
             "memory_recall": memories,
             "message_insert_many": stored,
@@ -273,7 +273,7 @@ def test_without_a_session_one_is_started_and_named_after_the_message() -> None:
 
 def test_a_session_of_somebody_else_does_not_exist() -> None:
     db = database()
-    db.answers["from mindful.session where"] = []
+    db.answers["from mindful.session"] = []
     with pytest.raises(UndefinedObjectError):
         chat_of(db)
 

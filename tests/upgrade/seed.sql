@@ -36,4 +36,6 @@ values ('seed', 'cafe', 0, 256, 'f00d', '{1}', 12, 0, 2, 'stop', 5, 0.9, '{"toke
 insert into mindful.review (message_id, reviewer, prompt_version, score, verdict, signals, total_ms)
 select id, 'seed', 1, 0.75, 'supported', '{}', 5 from mindful.memory where role = 'assistant';
 
-insert into mindful.attachment (relation, content, mode) values ('shop.ticket', 'body', 'sync');
+create schema shop;
+create table shop.ticket (id int primary key, body text);
+insert into mindful.attachment (relation, source, content, mode) values ('shop.ticket', 'shop.ticket', 'body', 'sync');

@@ -64,11 +64,16 @@ class Context:
         ]
 
 
+def quote(note: str) -> str:
+    """Write a memory as the model is shown it: one line, a JSON string."""
+    return f"- {json.dumps(note, ensure_ascii=False)}"
+
+
 def with_notes(message: str, notes: Sequence[str], layout: str = LAYOUT) -> str:
     """Put quoted notes where the layout wants them, if there are any."""
     if not notes:
         return message
-    quoted = "\n".join(f"- {json.dumps(note, ensure_ascii=False)}" for note in notes)
+    quoted = "\n".join(map(quote, notes))
     # One pass over the layout: a placeholder inside a memory or a message stays as it is.
     return _PLACEHOLDER.sub(lambda found: {"{memories}": quoted, "{message}": message}[found[0]], layout)
 
@@ -235,9 +240,11 @@ class Chat:
         last = _part(generator, "message", "user", message)
         length = generator.context_length
         room = length - min(sampling.max_tokens, length // 2) - first.tokens - last.tokens
+        layout = self._spec.options.get("layout", LAYOUT)
         shown = {row["id"] for row in turns}
-        recalled = _fitting(self._recall(message, shown, memories), room // 3)
-        room -= sum(part.tokens for part in recalled)
+        recalled = _fitting(self._recall(message, shown, memories), room // 3 - generator.count(layout))
+        if recalled:
+            room -= generator.count(layout) + sum(part.tokens for part in recalled)
         window = _fitting(
             (
                 _part(generator, "turn", row["role"], row["content"], row["id"])
@@ -246,9 +253,9 @@ class Chat:
             ),
             room,
         )[::-1]
-        if window and window[0].role == "assistant":  # templates want the user to begin
+        while window and window[0].role == "assistant":  # templates want the user to begin
             window = window[1:]
-        return Context([first, *recalled, *window, last], self._spec.options.get("layout", LAYOUT))
+        return Context([first, *recalled, *window, last], layout)
 
     def _recall(self, message: str, shown: set[int], memories: int) -> Iterator[Part]:
         if memories == 0:
@@ -297,7 +304,8 @@ def _part(
     memory_id: int | None = None,
     score: float | None = None,
 ) -> Part:
-    return Part(part, role, content, generator.count(content) + _MESSAGE_OVERHEAD, memory_id, score)
+    shown = quote(content) if part == "memory" else content
+    return Part(part, role, content, generator.count(shown) + _MESSAGE_OVERHEAD, memory_id, score)
 
 
 def _fitting(parts: Iterator[Part], room: int) -> list[Part]:

@@ -26,9 +26,17 @@ def model_register(
         raise NullValueError("name, kind, provider and source must not be null", "Give all four.")
     if kind not in providers.KINDS:
         raise InvalidParameterError(f'there is no kind "{kind}"', f"Kinds are {', '.join(providers.KINDS)}.")
-    if db.rows("select from mindful.model where name = $1", ("text",), (name,)):
+    # Names that differ in punctuation alone would share an embedding table.
+    taken = db.rows(
+        """select m.name from mindful.model m
+           where pg_catalog.translate(m.name, '.-', '__') = pg_catalog.translate($1, '.-', '__')""",
+        ("text",),
+        (name,),
+    )
+    if taken:
         raise DuplicateObjectError(
-            f'there is a model "{name}" already', "Choose another name; models are listed in mindful.model."
+            f'there is a model "{taken[0]["name"]}" already',
+            "Choose a name that differs in more than punctuation; models are listed in mindful.model.",
         )
     settings = json.loads(options or "{}")
     if not isinstance(settings, dict):

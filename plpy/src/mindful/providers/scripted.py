@@ -34,9 +34,11 @@ class ScriptedGenerator:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.context_length = integer(options, "context_length", 2048, 16, 1 << 20)
-        self._replies = [(re.compile(pattern), reply) for pattern, reply in options.get("replies", [])]
+        self._replies = [(re.compile(pattern), str(reply)) for pattern, reply in options.get("replies", [])]
         self._default = str(options.get("default", "I do not know."))
         self._logprob = float(options.get("logprob", -0.1))
+        if self._logprob > 0:
+            raise ValueError("logprob is positive")
         self._words: list[str] = []
 
     def count(self, text: str) -> int:
@@ -50,7 +52,9 @@ class ScriptedGenerator:
     def encode(self, messages: Sequence[Message]) -> list[int]:
         """Number the words of all messages."""
         words = [
-            word for message in messages for word in _WORD.findall(f"{message.role}: {message.content}\n")
+            word
+            for message in messages
+            for word in (f"{message.role}:", " ", *_WORD.findall(message.content), "\n")
         ]
         self._words.extend(dict.fromkeys(word for word in words if word not in self._words))
         return [self._words.index(word) for word in words]

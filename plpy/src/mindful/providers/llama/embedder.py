@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from mindful.errors import CorruptedModelError
 from mindful.ports import Interrupts, Vector
 from mindful.providers.llama.library import llama, np
 from mindful.providers.llama.weights import Weights
+from mindful.providers.packing import groups
 from mindful.text import strip_accents
 
 _MICRO_BATCH = 256
@@ -47,7 +48,7 @@ class LlamaEmbedder:
         llama.llama_set_abort_callback(self._context, callback, None)
         tokens = [self._tokens(text) for text in texts]
         vectors: list[Vector] = [()] * len(texts)
-        for group in _groups([len(row) for row in tokens], self._capacity):
+        for group in groups([len(row) for row in tokens], self._capacity, _SEQUENCES):
             interrupts.check()
             for at, vector in zip(group, self._run([tokens[at] for at in group], interrupts), strict=True):
                 vectors[at] = vector
@@ -92,17 +93,3 @@ class LlamaEmbedder:
         vector = np.ctypeslib.as_array(pointer, shape=(self.dims,))
         unit: list[float] = (vector / np.linalg.norm(vector)).tolist()
         return unit
-
-
-def _groups(lengths: Sequence[int], capacity: int) -> Iterator[list[int]]:
-    """Pack texts, by index, into micro-batches: like lengths together, none over the capacity."""
-    group: list[int] = []
-    used = 0
-    for at in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if group and (used + lengths[at] > capacity or len(group) == _SEQUENCES):
-            yield group
-            group, used = [], 0
-        group.append(at)
-        used += lengths[at]
-    if group:
-        yield group

@@ -1,0 +1,19 @@
+"""Packing texts into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+
+def groups(lengths: Sequence[int], capacity: int, most: int) -> Iterator[list[int]]:
+    """Pack texts, by index, into batches: like lengths together, at most `capacity` in all and `most` texts."""
+    group: list[int] = []
+    used = 0
+    for at in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if group and (used + lengths[at] > capacity or len(group) == most):
+            yield group
+            group, used = [], 0
+        group.append(at)
+        used += lengths[at]
+    if group:
+        yield group
