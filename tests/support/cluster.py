@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from pytest_postgresql.janitor import DatabaseJanitor
 
 SEARCH_PATH = '"$user", public, mindful'
 
@@ -67,14 +68,21 @@ class Cluster:
         """Make a database and return its name."""
         self._made += 1
         name = f"mindful_test_{self._token}_{self._made}"
-        self._run("create database {} template {}", name, template)
+        self._janitor(name, template).init()
         # Settings of a database are not copied with it.
         self._run("alter database {} set search_path = " + SEARCH_PATH, name)
         return name
 
     def drop_database(self, name: str) -> None:
         """Drop a database, whoever is still in it."""
-        self._run("drop database if exists {} with (force)", name)
+        self._janitor(name).drop()
+
+    def _janitor(self, name: str, template: str | None = None) -> DatabaseJanitor:
+        with self.connect() as connection:
+            info = connection.info
+            return DatabaseJanitor(
+                user=info.user, host=info.host, port=info.port, dbname=name, template_dbname=template
+            )
 
     def create_role(self, name: str, *groups: str) -> str:
         """Make a login role that is a member of groups, and return its full name."""
