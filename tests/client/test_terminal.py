@@ -11,9 +11,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from typing import LiteralString
 
 import psycopg
 import pytest
+from support import Connect
 
 STORY = "Tell me a long story about a fox that wants to cross a river."
 STOPPED = r"Stopped\. /retry asks again\.\r\n"
@@ -91,11 +93,26 @@ def said(connection: psycopg.Connection) -> list[str]:
     return [role for (role,) in connection.execute("select role from conversation order by session_id, turn")]
 
 
-def test_an_answer_is_shown_while_it_is_made(mindful: Open, ana: psycopg.Connection) -> None:
+def wait_for(connection: psycopg.Connection, condition: LiteralString) -> None:
+    """Wait until the command's connection is in a state."""
+    deadline = time.monotonic() + 60
+    query = "select from pg_stat_activity where application_name = 'mindful_client' and "
+    while not connection.execute(query + condition).rowcount:
+        assert time.monotonic() < deadline
+
+
+def test_an_answer_is_shown_while_it_is_made(
+    mindful: Open, ana: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    def generated() -> bool:
+        # A sequence moves outside of transactions, and this one does after a generation's last token.
+        return db.execute("select is_called from generation_id_seq").fetchone() == (True,)
+
     terminal = mindful("chat", STORY)
     terminal.shows(WORDS)
-    assert said(ana) == ["user"]
+    assert not generated()
     terminal.shows("Continue with: mindful chat --session ")
+    assert generated()
     assert said(ana) == ["user", "assistant"]
     assert terminal.ends() == 0
 
@@ -130,16 +147,30 @@ def test_ctrl_c_before_the_first_word_stops_too(mindful: Open, ana: psycopg.Conn
     assert row is not None
     ana.execute("select message_insert(%s, 'user', %s)", (row[0], "word " * 1500))
     terminal = mindful("chat", "--session", str(row[0]), "/retry")
-    deadline = time.monotonic() + 60
-    while not ana.execute(
-        """select from pg_stat_activity
-           where application_name = 'mindful_client' and state = 'active' and query like 'FETCH %'"""
-    ).rowcount:
-        assert time.monotonic() < deadline
+    wait_for(ana, "state = 'active' and query like 'FETCH %'")
     terminal.press("\x03")
     assert re.search(r"\w{2}", terminal.shows(STOPPED)) is None
     assert terminal.ends() == 130
     assert said(ana) == ["user"]
+
+
+def test_ctrl_c_cancels_what_runs_on_the_server(
+    mindful: Open, ana: psycopg.Connection, connect: Connect
+) -> None:
+    row = ana.execute("select session_start()").fetchone()
+    assert row is not None
+    terminal = mindful("chat", "--session", str(row[0]))
+    terminal.shows(PROMPT)
+    with connect("ana").transaction() as held:
+        held.connection.execute("select from session for update")
+        terminal.press("Hello.\r")
+        wait_for(ana, "wait_event_type = 'Lock'")
+        terminal.press("\x03")
+        terminal.shows(STOPPED + PROMPT)
+    assert said(ana) == []
+    terminal.press("/retry\r")
+    terminal.shows(r"/retry\r\n.+\r\n" + PROMPT)
+    assert said(ana) == ["user", "assistant"]
 
 
 def test_the_conversation_goes_on_after_an_error(mindful: Open, ana: psycopg.Connection) -> None:

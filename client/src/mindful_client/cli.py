@@ -136,6 +136,8 @@ class _Talk:
         self._known = session_id
         self._start = _given(system_prompt=system)
         self._options = _given(memories=memories)
+        self._unstored: str | None = None
+        """The last message, until the server has it: where that fails, /retry sends it again."""
         self.stopped = False
         """Whether the user stopped the last answer."""
 
@@ -160,25 +162,26 @@ class _Talk:
         """Print the answer to a message as it is made; nothing is said to a blank line."""
         if not message.strip():
             return
-        if message.strip() == _RETRY:
-            self._print(self._again())
-        else:
-            self._print(self._answer(message))
+        if message.strip() != _RETRY:
+            self._unstored = message
+        elif self._session_id is None:
+            raise NotReadyError("no message waits for an answer", hint="Type one.")
+        self._print(self._answer())
 
     def farewell(self) -> None:
         """Tell how a new conversation can be continued."""
         if self._session_id != self._known:
             click.echo(f"Continue with: mindful chat --session {self._session_id}", err=True)
 
-    def _answer(self, message: str) -> Generator[str, None, None]:
+    def _answer(self) -> Generator[str, None, None]:
         if self._session_id is None:
-            self._session_id = self._client.session_start(title=_printable(message[:60]), **self._start)
-        yield from self._client.chat_stream(self._session_id, message, **self._options)
-
-    def _again(self) -> Generator[str, None, None]:
-        if self._session_id is None:
-            raise NotReadyError("no message waits for an answer", hint="Type one.")
-        yield from self._client.llm_chat_stream(None, session_id=self._session_id, **self._options)
+            title = _printable((self._unstored or "")[:60])
+            self._session_id = self._client.session_start(title=title, **self._start)
+        if self._unstored is not None:
+            self._client.message_insert(self._session_id, "user", self._unstored)
+            self._unstored = None
+        if not self.stopped:
+            yield from self._client.llm_chat_stream(None, session_id=self._session_id, **self._options)
 
     def _print(self, pieces: Generator[str, None, None]) -> None:
         begun = False
