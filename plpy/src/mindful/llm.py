@@ -35,7 +35,7 @@ def llm_generate(
     """Answer a prompt."""
     if prompt is None:
         return None
-    call = _call(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+    call = call_of(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
     return "".join(call.run(db))
 
 
@@ -54,7 +54,7 @@ def llm_generate_detail(
     """Answer a prompt, and tell what it cost and how sure the model was."""
     if prompt is None:
         return None
-    call = _call(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+    call = call_of(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
     text = "".join(call.run(db))
     return {"text": text, "model": call.spec.name} | call.outcome()
 
@@ -73,7 +73,7 @@ def llm_stream(
 ) -> Iterator[str]:
     """Answer a prompt piece by piece."""
     if prompt is not None:
-        call = _call(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+        call = call_of(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
         yield from call.run(db)
 
 
@@ -102,7 +102,7 @@ def llm_token_count(db: Database, content: str | None, model: str | None) -> int
     """Count the tokens of a text."""
     if content is None:
         return None
-    _check_length("content", content)
+    check_length("content", content)
     return runtime.generator(db, model)[1].count(content)
 
 
@@ -131,9 +131,7 @@ class Call:
     def run(self, db: Database, memory_ids: Sequence[int] = ()) -> Iterator[str]:
         """Yield the answer as it is made, then log the call where the transaction may write."""
         yield from self._generator.stream(self._tokens, self._sampling, self._completion, db)
-        if not db.one("select pg_catalog.current_setting('transaction_read_only')::boolean as read_only")[
-            "read_only"
-        ]:
+        if not _read_only(db):
             self._log(db, memory_ids)
 
     def outcome(self) -> dict[str, Any]:
@@ -151,6 +149,15 @@ class Call:
         }
 
     def _log(self, db: Database, memory_ids: Sequence[int]) -> None:
+        columns = self._columns(memory_ids)
+        places = ", ".join(f"${at}" for at in range(1, len(columns) + 1))
+        db.rows(
+            f"insert into mindful.generation ({', '.join(columns)}) values ({places})",
+            [type_name for type_name, _ in columns.values()],
+            [value for _, value in columns.values()],
+        )
+
+    def _columns(self, memory_ids: Sequence[int]) -> dict[str, tuple[str, Any]]:
         columns: dict[str, tuple[str, Any]] = {
             "model": ("text", self.spec.name),
             "model_sha256": ("text", self.spec.sha256),
@@ -164,12 +171,31 @@ class Call:
         types = {"confidence": "real", "signals": "jsonb", "finish_reason": "text"}
         for name, value in self.outcome().items():
             columns[name] = (types.get(name, "real" if name.endswith("_ms") else "integer"), value)
-        places = ", ".join(f"${at}" for at in range(1, len(columns) + 1))
-        db.rows(
-            f"insert into mindful.generation ({', '.join(columns)}) values ({places})",
-            [type_name for type_name, _ in columns.values()],
-            [value for _, value in columns.values()],
+        return columns
+
+    @staticmethod
+    def run_many(db: Database, calls: Sequence[Call]) -> list[str]:
+        """Answer calls of one generator side by side, then log them in one statement, as `run` does."""
+        if not calls:
+            return []
+        texts = calls[0]._generator.stream_many(
+            [call._tokens for call in calls],
+            [call._sampling for call in calls],
+            [call._completion for call in calls],
+            db,
         )
+        if not _read_only(db):
+            rows = [{name: value for name, (_, value) in call._columns(()).items()} for call in calls]
+            for row in rows:
+                row["signals"] = json.loads(row["signals"])
+            columns = ", ".join(rows[0])
+            db.rows(
+                f"""insert into mindful.generation ({columns})
+                    select {columns} from pg_catalog.jsonb_populate_recordset(null::mindful.generation, $1)""",
+                ("jsonb",),
+                (json.dumps(rows),),
+            )
+        return texts
 
 
 def confidence(completion: Completion) -> float:
@@ -214,7 +240,7 @@ def sampling_of(
     return Sampling(max_tokens, temperature, seed, tuple(filter(None, stop or ())))
 
 
-def _call(
+def call_of(
     db: Database,
     prompt: str,
     model: str | None,
@@ -225,10 +251,11 @@ def _call(
     stop: Sequence[str] | None,
     truncate: bool | None,
 ) -> Call:
+    """Check the arguments of a generating function, and make the call that they describe."""
     sampling = sampling_of(max_tokens, temperature, seed, stop)
     if not prompt.strip():
         raise InvalidParameterError("prompt is empty", "Give a text with at least one visible character.")
-    _check_length("prompt", prompt)
+    check_length("prompt", prompt)
     spec, generator = runtime.generator(db, model)
     system = spec.options.get("system_prompt", SYSTEM_PROMPT) if system_prompt is None else system_prompt
     tokens = _encode(generator, system, prompt)
@@ -255,7 +282,13 @@ def check_fits(tokens: Sequence[int], generator: Generator) -> None:
         )
 
 
-def _check_length(name: str, text: str) -> None:
+def check_length(name: str, text: str) -> None:
+    """Raise for a text that takes too long even to tokenize."""
     size = len(text.encode("utf-8", errors="replace"))
     if size > LONGEST_TEXT:
         raise ContextLengthError(f"{name} has {size} bytes, more than {LONGEST_TEXT}", "Split it.")
+
+
+def _read_only(db: Database) -> bool:
+    row = db.one("select pg_catalog.current_setting('transaction_read_only')::boolean as read_only")
+    return bool(row["read_only"])
