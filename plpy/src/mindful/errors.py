@@ -19,6 +19,12 @@ class InvalidParameterError(MindfulError):
     sqlstate = "22023"
 
 
+class DataError(MindfulError):
+    """data_exception: a model's answer that is not what was asked for."""
+
+    sqlstate = "22000"
+
+
 class NullValueError(MindfulError):
     """null_value_not_allowed."""
 

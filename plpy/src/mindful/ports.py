@@ -43,12 +43,13 @@ class Message:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to choose tokens. Temperature 0 is greedy; a seed makes the whole call repeatable."""
+    """How to choose tokens. Temperature 0 is greedy; a seed makes the whole call repeatable; a grammar is GBNF."""
 
     max_tokens: int = 256
     temperature: float = 0.0
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    grammar: str | None = None
 
 
 @dataclass

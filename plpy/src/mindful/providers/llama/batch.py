@@ -13,7 +13,7 @@ from mindful.errors import CorruptedModelError
 from mindful.ports import Completion, Interrupts, Sampling
 from mindful.process import return_free_memory
 from mindful.providers.llama.library import last_error, llama, np
-from mindful.providers.llama.sampler import sampler
+from mindful.providers.llama.sampler import Sampler
 from mindful.providers.llama.signals import SignalReader
 from mindful.providers.llama.weights import Weights
 from mindful.providers.packing import common_prefix, groups
@@ -265,16 +265,14 @@ class _Job:
     position: int
     left: int
     """Tokens that may still be made."""
-    sampling: Sampling
+    sampler: Sampler
     completion: Completion
     text: TextStream
     cells: int
     pieces: list[str] = field(default_factory=list)
-    resources: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def __post_init__(self) -> None:
         self._started = time.perf_counter()
-        self.sampler = self.resources.enter_context(sampler(self.sampling))
 
     def take(self) -> list[Entry]:
         """Turn the pending tokens into entries."""
@@ -349,7 +347,7 @@ class Answers:
                 self._step(interrupts)
         finally:
             for job in self._running:
-                job.resources.close()
+                job.sampler.close()
             self._context.close()
             return_free_memory()
         return self._texts
@@ -366,7 +364,7 @@ class Answers:
                 list(prompt[self._shared :]),
                 self._shared,
                 self._left[at],
-                self._samplings[at],
+                Sampler(self._weights, self._samplings[at]),
                 completion,
                 TextStream(self._samplings[at].stop),
                 self._needs[at],
@@ -386,14 +384,15 @@ class Answers:
             ends.append((job, len(entries) - 1))
         self._context.decode(entries, interrupts)
         for job, at in ends:
-            token = llama.llama_sampler_sample(job.sampler, self._context.context, at)
-            self._signals.read(self._context.logits(at), token, job.completion)
+            logits = self._context.logits(at)
+            token = job.sampler.choose(self._context.context, at, logits)
+            self._signals.read(logits, token, job.completion)
             if not job.advance(token, self._weights.piece(token), self._weights.ends(token)):
                 self._finish(job)
 
     def _finish(self, job: _Job) -> None:
         self._texts[job.at] = "".join(job.pieces)
-        job.resources.close()
+        job.sampler.close()
         self._context.drop(job.sequence)
         self._running.remove(job)
         self._slots.append(job.sequence)

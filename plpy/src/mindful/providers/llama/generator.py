@@ -10,7 +10,7 @@ from mindful.errors import ContextLengthError, CorruptedModelError
 from mindful.ports import Completion, Interrupts, Message, Sampling
 from mindful.providers.llama.batch import Answers, Scorer
 from mindful.providers.llama.library import ABORTED, last_error, llama, np
-from mindful.providers.llama.sampler import sampler
+from mindful.providers.llama.sampler import Sampler
 from mindful.providers.llama.signals import SignalReader
 from mindful.providers.llama.template import ChatTemplate
 from mindful.providers.llama.weights import Weights
@@ -71,13 +71,14 @@ class LlamaGenerator:
         # Batch shapes differ with a warm cache and with them the last bits of the logits: a seed asks for repetition.
         completion.cached_tokens = self._evaluate(context, interrupts, reuse=sampling.seed is None)
         self._holder = holder
-        with sampler(sampling) as chain:
+        with Sampler(self._weights, sampling) as sampler:
             for _ in range(min(sampling.max_tokens, self.context_length - len(context))):
                 if self._holder is not holder:  # another stream of this backend ran while ours was suspended
                     self._evaluate(context, interrupts)
                     self._holder = holder
-                token: int = llama.llama_sampler_sample(chain, self._context, -1)
-                self._signals.read(self._logits(), token, completion)
+                logits = self._logits()
+                token = sampler.choose(self._context, -1, logits)
+                self._signals.read(logits, token, completion)
                 completion.total_ms = (time.perf_counter() - started) * 1000
                 completion.first_token_ms = completion.first_token_ms or completion.total_ms
                 if self._weights.ends(token):

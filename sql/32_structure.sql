@@ -1,0 +1,16 @@
+create function llm_extract(
+    content text,
+    json_schema jsonb,
+    instruction text default null,
+    model text default null,
+    max_tokens integer default 512
+) returns jsonb
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.structure import llm_extract
+return llm_extract(content, json_schema, instruction, model, max_tokens)
+$python$;
+comment on function llm_extract(text, jsonb, text, text, integer) is
+'Draws JSON that fits a JSON schema (draft 2020-12) from a text with a generator (NULL: the default one), which is held to the schema token by token; the result is validated, so it fits or there is an error. The instruction says what to look for. NULL content gives NULL. Members that the schema does not name are not made; pattern, patternProperties, $id and references to elsewhere are not supported; uniqueItems, multipleOf, not and the like are only checked in the end. Errors: 22004 (no schema), 22023 (bad schema, one that nothing fits, empty text), 22000 (the answer does not fit after all), 54000 (not complete after max_tokens, or text longer than the model''s context), 42704 (no such model).';
+

@@ -1,0 +1,260 @@
+"""JSON drawn from texts with the real model, whatever the schema."""
+
+import os
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from psycopg.types.json import Jsonb
+from support import SCRIPTED_GENERATOR, fails
+
+TEXT = "Anna Berg (34), who lives in Oslo and Bergen, paid 99.50 euros on 2024-03-12. She was not pleased."
+EXAMPLES = int(os.environ.get("MINDFUL_FUZZ", "25"))
+"""Generated schemas; each takes about a second."""
+
+KEYS = st.one_of(
+    st.sampled_from(["name", "age", "city", "price", "pleased", "date"]),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6),
+)
+WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+VALUES = st.one_of(st.none(), st.booleans(), st.integers(-1000, 1000), WORDS)
+
+
+def extract(db: psycopg.Connection, schema: Any, **arguments: object) -> Any:
+    named = "".join(f", {name} => %s{'::int' if name == 'max_tokens' else ''}" for name in arguments)
+    sql = f"select llm_extract(%s, %s{named})"
+    row = db.execute(sql.encode(), (TEXT, Jsonb(schema), *arguments.values())).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def numbers(draw: st.DrawFn) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": draw(st.sampled_from(["integer", "number"]))}
+    low = draw(st.integers(-300, 300))
+    if draw(st.booleans()):
+        schema[draw(st.sampled_from(["minimum", "exclusiveMinimum"]))] = low
+    if draw(st.booleans()):
+        schema[draw(st.sampled_from(["maximum", "exclusiveMaximum"]))] = low + draw(st.integers(2, 500))
+    if schema["type"] == "number" and draw(st.booleans()):
+        return {"type": "number", "minimum": low / 8, "maximum": low / 8 + draw(st.integers(1, 9)) / 8}
+    return schema
+
+
+@st.composite
+def leaves(draw: st.DrawFn) -> dict[str, Any]:
+    kind = draw(st.sampled_from(["number", "string", "enum", "const", "boolean", "null", "format", "types"]))
+    if kind == "number":
+        return numbers(draw)
+    if kind == "string":
+        least = draw(st.integers(0, 5))
+        return {"type": "string", "minLength": least, "maxLength": least + draw(st.integers(0, 12))}
+    if kind == "enum":
+        return {"enum": draw(st.lists(VALUES, min_size=1, max_size=4, unique_by=repr))}
+    if kind == "const":
+        return {"const": draw(VALUES)}
+    if kind == "format":
+        return {"type": "string", "format": draw(st.sampled_from(["date", "time", "date-time", "uuid"]))}
+    if kind == "types":
+        return {
+            "type": draw(st.lists(st.sampled_from(["boolean", "null", "integer"]), min_size=1, unique=True))
+        }
+    return {"type": kind}
+
+
+@st.composite
+def objects(draw: st.DrawFn, parts: st.SearchStrategy[Any]) -> dict[str, Any]:
+    flag: st.SearchStrategy[Any] = st.booleans()
+    properties = draw(st.dictionaries(KEYS, parts, max_size=4))
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if properties and draw(flag):
+        schema["required"] = draw(st.lists(st.sampled_from(sorted(properties)), unique=True))
+    if not properties or draw(flag):
+        schema["additionalProperties"] = False
+    return schema
+
+
+@st.composite
+def arrays(draw: st.DrawFn, parts: st.SearchStrategy[Any]) -> dict[str, Any]:
+    least = draw(st.integers(0, 2))
+    schema = {
+        "type": "array",
+        "items": draw(parts),
+        "minItems": least,
+        "maxItems": least + draw(st.integers(0, 2)),
+    }
+    if draw(st.booleans()):
+        schema["prefixItems"] = draw(st.lists(parts, min_size=1, max_size=2))
+    return schema
+
+
+SCHEMAS = st.recursive(
+    leaves(),
+    lambda parts: st.one_of(
+        objects(parts),
+        arrays(parts),
+        st.builds(lambda some: {"anyOf": some}, st.lists(parts, min_size=1, max_size=3)),
+    ),
+    max_leaves=5,
+)
+
+
+@pytest.mark.timeout(1800)
+def test_whatever_the_schema_the_answer_fits_it(ana: psycopg.Connection) -> None:
+    found = {"fits": 0, "too long": 0}
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        derandomize=EXAMPLES <= 25,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(SCHEMAS)
+    def check(schema: dict[str, Any]) -> None:
+        try:
+            value = extract(ana, schema, max_tokens=300)
+        except psycopg.errors.ProgramLimitExceeded:
+            found["too long"] += 1
+            return
+        found["fits"] += 1
+        assert Draft202012Validator(schema).is_valid(value), value
+
+    check()
+    print(found)
+    assert found["too long"] * 10 <= found["fits"]
+
+
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 30},
+        "age": {"type": "integer", "minimum": 0, "maximum": 130},
+        "cities": {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 3},
+    },
+    "required": ["name", "age", "cities"],
+}
+
+
+def test_what_the_text_says_is_found(ana: psycopg.Connection) -> None:
+    found = extract(ana, PERSON)
+    assert "Anna" in found["name"]
+    assert found["age"] == 34
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "object"},
+        {"type": "object", "properties": {}, "additionalProperties": False},
+        {"type": "object", "additionalProperties": {"type": "integer"}, "maxProperties": 2},
+        {"type": "object", "required": ["a"], "properties": {"b": {"const": 1}}, "minProperties": 2},
+        {
+            "properties": {
+                'quo"te\\ \n\u00e9\u4f60\U0001f600': {"enum": ['"', "\\", "\x7f\x01", "\U0001f600"]}
+            }
+        },
+        {"type": "object", "properties": {"never": False, "one": {"const": 1}}},
+        {"type": "number", "minimum": 0.125, "maximum": 0.126},
+        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.01},
+        {"type": "integer", "minimum": -3, "maximum": -2},
+        {"type": "integer", "exclusiveMinimum": 99, "exclusiveMaximum": 101},
+        {"type": "string", "enum": [1, "a", None]},
+        {"oneOf": [{"const": 1}, {"const": 2}]},
+        {"allOf": [{"type": "object", "required": ["a"]}, {"properties": {"a": {"const": 1}}}]},
+        {"anyOf": [False, {"const": [1, {"a": []}]}]},
+        {
+            "$ref": "#/$defs/tree",
+            "$defs": {
+                "tree": {
+                    "type": "object",
+                    "properties": {
+                        "name": {"type": "string", "maxLength": 8},
+                        "children": {"type": "array", "items": {"$ref": "#/$defs/tree"}, "maxItems": 1},
+                    },
+                    "required": ["name"],
+                    "additionalProperties": False,
+                }
+            },
+        },
+    ],
+)
+def test_odd_schemas_are_kept_to(ana: psycopg.Connection, schema: dict[str, Any]) -> None:
+    try:
+        value = extract(ana, schema, max_tokens=400)
+    except psycopg.errors.ProgramLimitExceeded:
+        assert schema in ({}, {"type": "object"}) or "$ref" in schema  # these have no end
+        return
+    assert Draft202012Validator(schema).is_valid(value), value
+
+
+@pytest.mark.parametrize(
+    ("schema", "sqlstate"),
+    [
+        ([], "22023"),
+        (1, "22023"),
+        ({"type": "text"}, "22023"),
+        ({"minimum": "1"}, "22023"),
+        ({"type": "string", "pattern": "^a$"}, "22023"),
+        ({"$ref": "#"}, "22023"),
+        ({"$ref": "#/$defs/none"}, "22023"),
+        ({"$ref": "https://example.com/schema.json"}, "22023"),
+        ({"type": "object", "required": ["a"], "additionalProperties": False}, "22023"),
+        ({"type": "integer", "minimum": 5, "maximum": 4}, "22023"),
+        ({"type": "string", "enum": [1]}, "22023"),
+        ({"type": "string", "minLength": 3, "maxLength": 2}, "22023"),
+        ({"anyOf": [False]}, "22023"),
+        ({"description": "x" * 70000}, "54000"),
+    ],
+)
+def test_a_schema_that_nothing_can_fit_is_refused(
+    ana: psycopg.Connection, schema: Any, sqlstate: str
+) -> None:
+    with fails(sqlstate):
+        extract(ana, schema)
+
+
+def test_a_schema_of_great_depth_is_refused(ana: psycopg.Connection) -> None:
+    with fails("22023"):
+        ana.execute("select llm_extract('x', (repeat('{\"not\":', 900) || '{}' || repeat('}', 900))::jsonb)")
+
+
+def test_half_an_object_is_never_returned(ana: psycopg.Connection) -> None:
+    with fails("54000", "max_tokens"):
+        extract(ana, PERSON, max_tokens=5)
+
+
+def test_an_answer_that_does_not_fit_after_all_is_an_error(ana: psycopg.Connection) -> None:
+    with fails("22000"):
+        extract(ana, PERSON, model=SCRIPTED_GENERATOR)
+    with fails("22000"):
+        extract(ana, {"type": "integer", "minimum": 1, "maximum": 1, "multipleOf": 2})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sqlstate"),
+    [
+        ("'x', null", "22004"),
+        ("' ', '{}'", "22023"),
+        ("'x', '{}', max_tokens => 0", "22023"),
+        ("'x', '{}', model => 'nobody'", "42704"),
+        ("repeat('word ', 3000), '{}'", "54000"),
+    ],
+)
+def test_bad_arguments_are_refused(ana: psycopg.Connection, arguments: str, sqlstate: str) -> None:
+    with fails(sqlstate):
+        ana.execute(f"select llm_extract({arguments})".encode())
+
+
+def test_null_gives_null_and_calls_are_logged(ana: psycopg.Connection) -> None:
+    assert ana.execute("select llm_extract(null, '{}')").fetchone() == (None,)
+    extract(ana, {"const": 1})
+    row = ana.execute(
+        "select count(*), max(finish_reason), sum(completion_tokens) from generation"
+    ).fetchone()
+    assert row is not None
+    assert row[:2] == (1, "stop")
+    assert row[2] >= 1
