@@ -95,6 +95,7 @@ comment on function _vector(text) is 'A vector from its text, wherever the exten
 create function _embedding_table_create(model text, dims integer) returns void
 language plpgsql volatile parallel unsafe security definer
 set search_path = pg_catalog, mindful, pg_temp
+set client_min_messages = warning
 as $$
 declare
     relation text := mindful._embedding_table(model);

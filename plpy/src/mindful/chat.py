@@ -309,11 +309,14 @@ def _part(
 
 
 def _fitting(parts: Iterator[Part], room: int) -> list[Part]:
-    """Take parts, best or newest first, for as long as they fit."""
+    """Take parts, best or newest first, for as long as they fit; one that would never fit hides no other."""
     kept: list[Part] = []
+    left = room
     for part in parts:
-        room -= part.tokens
-        if room < 0:
+        if part.tokens > room:
+            continue
+        left -= part.tokens
+        if left < 0:
             break
         kept.append(part)
     return kept
