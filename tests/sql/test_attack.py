@@ -606,6 +606,7 @@ def test_an_administrators_pattern_never_ends(admin: psycopg.Connection, bob: ps
         "select mindful.model_register('trap', 'generator', 'scripted', '', %s::jsonb)",
         ('{"replies": [["(a+)+$", "x"]]}',),
     )
+    bob.execute("select llm_token_count('x', 'trap')")
     bob.execute("set statement_timeout = '100ms'")
     started = time.perf_counter()
     with pytest.raises(psycopg.Error):
