@@ -38,7 +38,8 @@ begin atomic
             order by m.id
         )
     from mindful.memory a
-    join mindful.memory q on q.tenant = a.tenant and q.session_id = a.session_id and q.turn = a.turn - 1
+    join mindful.memory q on q.tenant = a.tenant and q.session_id = a.session_id
+        and case when a.metadata ? 'reply_to' then q.id = (a.metadata ->> 'reply_to')::bigint else q.turn = a.turn - 1 end
     where a.tenant = (select mindful._tenant()) and a.id = _review_subject.message_id and a.role = 'assistant';
 end;
 comment on function _review_subject(bigint) is 'An answer, the message it answers, and the memories it was shown.';

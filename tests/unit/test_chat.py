@@ -67,8 +67,8 @@ def database(
     return FakeDatabase(
         {
             "_text_argument": [],
-            "_model_find": [model | {"options": json.dumps(options)}],
-            "session_start": [{"session_id": "s1"}],
+            "_model_find": [model | {"options": json.dumps(options), "tenant": "ana"}],
+            "insert into mindful.session": [],
             "from mindful.session": [{"session_id": "s1", "system_prompt": of_session}],
             "_session_turns": newest,
             "memory_recall": memories,
@@ -267,8 +267,10 @@ def test_a_message_or_a_session_is_needed() -> None:
 
 def test_without_a_session_one_is_started_and_named_after_the_message() -> None:
     db = database()
-    assert chat_of(db, "x" * 100, None).session_id == "s1"
-    assert db.arguments_of("session_start") == [("x" * 60,)]
+    chat = chat_of(db, "x" * 100, None)
+    assert db.arguments_of("insert into mindful.session") == []
+    "".join(chat.run())
+    assert db.arguments_of("insert into mindful.session") == [(chat.session_id, "x" * 60)]
 
 
 def test_a_session_of_somebody_else_does_not_exist() -> None:

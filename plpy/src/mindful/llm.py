@@ -14,8 +14,10 @@ from mindful.errors import ContextLengthError, InvalidParameterError, NullValueE
 from mindful.ports import Completion, Database, Generator, Message, ModelSpec, Sampling
 from mindful.vector import to_text
 
-LONGEST_TEXT = 1 << 20
-"""Bytes. Tokenizing cannot be interrupted, and no model here reads a longer text at once."""
+LONGEST_TEXT = 1 << 18
+"""Bytes, as for a memory: tokenizing cannot be interrupted, and takes up to a second for this many."""
+BLANK = " \t\n\r"
+"""What a text of nothing else is empty with, here as in SQL."""
 
 SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly."
 
@@ -109,7 +111,11 @@ def llm_token_count(db: Database, content: str | None, model: str | None) -> int
 def embed_texts(db: Database, texts: Sequence[str], model: str | None) -> list[Sequence[float]]:
     """Embed texts that are not NULL."""
     for text in texts:
-        if not text.strip():
+        if not isinstance(text, str):
+            raise InvalidParameterError(
+                "contents has more than one dimension", "Give a one-dimensional array."
+            )
+        if not text.strip(BLANK):
             raise InvalidParameterError(
                 "content is empty", "Give a text with at least one visible character."
             )
@@ -226,9 +232,10 @@ def _call(
     truncate: bool | None,
 ) -> Call:
     sampling = sampling_of(max_tokens, temperature, seed, stop)
-    if not prompt.strip():
+    if not prompt.strip(BLANK):
         raise InvalidParameterError("prompt is empty", "Give a text with at least one visible character.")
     _check_length("prompt", prompt)
+    _check_length("system_prompt", system_prompt or "")
     spec, generator = runtime.generator(db, model)
     system = spec.options.get("system_prompt", SYSTEM_PROMPT) if system_prompt is None else system_prompt
     tokens = _encode(generator, system, prompt)
@@ -250,8 +257,8 @@ def check_fits(tokens: Sequence[int], generator: Generator) -> None:
     if len(tokens) >= generator.context_length:
         raise ContextLengthError(
             f"the prompt has {len(tokens)} tokens, the model's context holds {generator.context_length}",
-            "Shorten it, pass truncate => true to have its end cut, "
-            "or register the model with a larger option context_length.",
+            "Shorten it, or register the model with a larger option context_length; "
+            "llm_generate can cut it with truncate => true.",
         )
 
 

@@ -29,9 +29,6 @@ class Database(Interrupts, Protocol):
     def one(self, sql: str, types: Sequence[str] = (), arguments: Sequence[Any] = ()) -> Row:
         """Run a statement that yields at least one row, and return its first."""
 
-    def warning(self, message: str, hint: str) -> None:
-        """Tell the client something that is not an error."""
-
 
 @dataclass(frozen=True)
 class Message:
@@ -94,6 +91,9 @@ class Generator(Protocol):
     ) -> list[float]:
         """Log-probability of the first token of each candidate, as the next token."""
 
+    def forget(self) -> None:
+        """Drop what is cached of texts seen before."""
+
     def close(self) -> None:
         """Give the memory back."""
 
@@ -108,6 +108,9 @@ class Embedder(Protocol):
 
     def count(self, text: str) -> int:
         """Count the tokens of a text, without special tokens."""
+
+    def forget(self) -> None:
+        """Drop what is cached of texts seen before."""
 
     def close(self) -> None:
         """Give the memory back."""

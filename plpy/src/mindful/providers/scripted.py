@@ -89,6 +89,9 @@ class ScriptedGenerator:
         rest = math.log(max(1 - math.exp(self._logprob), 1e-9) / max(len(candidates) - 1, 1))
         return [self._logprob if answer.startswith(text.strip()) else rest for text in candidates]
 
+    def forget(self) -> None:
+        """Cache nothing."""
+
     def close(self) -> None:
         """Hold nothing."""
 
@@ -107,6 +110,9 @@ class ScriptedEmbedder:
     def count(self, text: str) -> int:
         """Count words."""
         return len(text.split())
+
+    def forget(self) -> None:
+        """Cache nothing."""
 
     def close(self) -> None:
         """Hold nothing."""

@@ -45,6 +45,9 @@ class SentenceEmbedder:
         """Count the tokens of a text, without special tokens."""
         return len(self._model.tokenizer.encode(text, add_special_tokens=False))
 
+    def forget(self) -> None:
+        """Cache nothing."""
+
     def close(self) -> None:
         """Let the garbage collector have the weights."""
         del self._model

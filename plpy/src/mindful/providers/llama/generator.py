@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mindful.errors import CorruptedModelError
+from mindful.errors import CorruptedModelError, NotReadyError
 from mindful.ports import Completion, Interrupts, Message, Sampling
 from mindful.providers.llama.library import ABORTED, last_error, llama, np
 from mindful.providers.llama.signals import SignalReader
@@ -26,6 +26,8 @@ class LlamaGenerator:
     def __init__(self, weights: Weights, context_length: int, threads: int) -> None:
         self.context_length = context_length
         self._weights = weights
+        self._template = ChatTemplate(weights)
+        self._signals = SignalReader(weights.vocabulary_size)
         params = llama.llama_context_default_params()
         params.n_ctx = context_length
         params.n_batch = params.n_ubatch = min(_BATCH, context_length)
@@ -39,8 +41,6 @@ class LlamaGenerator:
                 "Register the model with a smaller option context_length.",
             )
         self._memory = llama.llama_get_memory(self._context)
-        self._template = ChatTemplate(weights)
-        self._signals = SignalReader(weights.vocabulary_size)
         self._cached: list[int] = []  # the tokens whose keys and values the cache holds
         self._holder: object = None  # the stream that evaluated last
         self._slow = False
@@ -69,10 +69,12 @@ class LlamaGenerator:
         completion.cached_tokens = self._evaluate(context, interrupts, reuse=sampling.seed is None)
         self._holder = holder
         with _sampler(sampling) as sampler:
-            for _ in range(min(sampling.max_tokens, self.context_length - len(context))):
-                if self._holder is not holder:  # another stream of this backend ran while ours was suspended
+            for made in range(min(sampling.max_tokens, self.context_length - len(context))):
+                if self._holder is not holder:  # another call of this backend ran while ours was suspended
                     self._evaluate(context, interrupts)
                     self._holder = holder
+                elif made:
+                    self._append(context[-1:], interrupts)
                 token: int = llama.llama_sampler_sample(sampler, self._context, -1)
                 self._signals.read(self._logits(), token, completion)
                 completion.total_ms = (time.perf_counter() - started) * 1000
@@ -86,8 +88,6 @@ class LlamaGenerator:
                 if text.stopped:
                     completion.finish_reason = "stop"
                     break
-                if self._holder is holder and len(context) < self.context_length:
-                    self._append([token], interrupts)
         completion.total_ms = (time.perf_counter() - started) * 1000
         if rest := text.flush():
             yield rest
@@ -97,18 +97,29 @@ class LlamaGenerator:
     ) -> list[float]:
         """Log-probability of the first token of each candidate, as the next token."""
         self._evaluate(list(tokens), interrupts)
-        self._holder = None
         logits = self._logits().astype(np.float64)
         log_total = logits.max() + np.log(np.exp(logits - logits.max()).sum())
         return [float(logits[self._weights.tokenize(text)[0]] - log_total) for text in candidates]
 
+    def forget(self) -> None:
+        """Drop the cache of prefixes; a suspended stream evaluates its own anew."""
+        self._holder = None
+        self._keep(0)
+
     def close(self) -> None:
-        """Give the memory back."""
+        """Give the memory back; a stream that is still suspended fails when it is resumed."""
         llama.llama_free(self._context)
+        self._context = self._holder = None
         self._weights.close()
 
     def _evaluate(self, tokens: list[int], interrupts: Interrupts, reuse: bool = True) -> int:
-        """Make the cache hold just these tokens, and return how many it held already."""
+        """Make the cache hold just these tokens, and return how many it held already.
+
+        Nobody holds the cache from here on: whoever is suspended must evaluate anew, even if this call fails.
+        """
+        self._holder = None
+        if not self._context:
+            raise NotReadyError("the model was unloaded while its answer was read", "Ask again.")
         # The last token is always evaluated: its logits are what comes next.
         shared = _common_prefix(self._cached, tokens[:-1]) if reuse else 0
         self._keep(shared)
