@@ -35,7 +35,6 @@ create policy use on model for select using (
     )
 );
 create policy administer on model to mindful_admin using (true) with check (true);
-create policy figures on model for select to mindful_reader using (true);
 select pg_catalog.pg_extension_config_dump('mindful.model', '');
 
 create function _model_find(kind text, name text)

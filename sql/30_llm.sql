@@ -33,8 +33,8 @@ comment on column generation.token_logprobs is 'Log-probability (nats) of each s
 
 alter table generation enable row level security;
 alter table generation force row level security;
-create policy own on generation using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
-create policy figures on generation for select to mindful_reader using ((select mindful._reads_all()));
+create policy own on generation using (tenant = (select mindful._tenant()))
+    with check (tenant = (select mindful._tenant()) and role = current_user);
 select pg_catalog.pg_extension_config_dump('mindful.generation', '');
 select pg_catalog.pg_extension_config_dump('mindful.generation_id_seq', '');
 

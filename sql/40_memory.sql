@@ -2,7 +2,7 @@ create table session (
     tenant text not null default _tenant(),
     session_id uuid not null default gen_random_uuid(),
     title text,
-    system_prompt text,
+    system_prompt text check (octet_length(system_prompt) <= 262144),
     metadata jsonb not null default '{}' check (jsonb_typeof(metadata) = 'object'),
     created_at timestamptz not null default now(),
     primary key (tenant, session_id)
@@ -44,6 +44,9 @@ create table memory_term (
     length integer not null,
     primary key (tenant, lexeme, id) include (frequency, length)
 );
+-- Statistics are of all tenants, and estimates would tell which words others use.
+alter table memory_term alter column lexeme set statistics 0;
+alter table memory alter column source set statistics 0;
 comment on table memory_term is 'Which memory holds which lexeme, how often, and how many lexemes it has in all.';
 
 -- Writers never wait for one another: each adds to a row that nobody else is adding to, or to a new one.
@@ -68,8 +71,6 @@ begin
     end loop;
 end
 $do$;
-create policy figures on session for select to mindful_reader using ((select mindful._reads_all()));
-create policy figures on memory for select to mindful_reader using ((select mindful._reads_all()));
 select pg_catalog.pg_extension_config_dump('mindful.session', '');
 select pg_catalog.pg_extension_config_dump('mindful.memory', '');
 select pg_catalog.pg_extension_config_dump('mindful.memory_id_seq', '');
@@ -116,7 +117,6 @@ begin
         content_hash text not null,
         primary key (tenant, id),
         foreign key (tenant, id) references mindful.memory on delete cascade)', relation, vector_schema, dims);
-    execute format('create index on mindful.%I using hnsw (embedding %s.vector_cosine_ops)', relation, vector_schema);
     execute format('alter table mindful.%I enable row level security', relation);
     execute format('alter table mindful.%I force row level security', relation);
     execute format('create policy own on mindful.%I using (tenant = (select mindful._tenant()))
@@ -313,33 +313,57 @@ begin atomic
 end;
 comment on function _memory_total() is 'How many memories the tenant has, and how many lexemes they have in the mean.';
 
+create function memory_index_create(tenant text, model text default null) returns text
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    chosen text := (
+        select m.name from mindful.model m
+        where m.kind = 'embedder' and (m.name = memory_index_create.model or memory_index_create.model is null and m.is_default)
+    );
+    index_name text := 'embedding_' || left(md5(format('%s %s', chosen, tenant)), 16);
+begin
+    if tenant is null then
+        perform mindful._raise('22004', 'tenant is null', 'Name the tenant whose memories are to be indexed.');
+    elsif chosen is null then
+        perform mindful._raise('42704', format('there is no embedder %s', coalesce(quote_literal(model), 'by default')),
+            'Embedders are listed in mindful.model.');
+    end if;
+    execute format('create index %I on mindful.%I using hnsw (embedding %s.vector_cosine_ops) where tenant = %L',
+        index_name, mindful._embedding_table(chosen),
+        (select extnamespace::regnamespace from pg_extension where extname = 'vector'), tenant);
+    return index_name;
+end
+$$;
+comment on function memory_index_create(text, text) is
+'Makes an HNSW index on one tenant''s embeddings by an embedder (NULL: the default one), and returns its name. Without one, recall compares a query with all of a tenant''s embeddings, which is exact and takes some 1.5 ms a thousand; with tens of thousands an index pays. For administrators. Every tenant has an index of its own: one index for all would let users find out, by steering the planner, what others remember. Errors: 22004, 42704 (no such embedder), 42P07 (made already).';
+
 create function _memory_nearest(query text, candidates integer, kinds text[])
 returns table (id bigint, similarity double precision)
 language plpgsql stable parallel restricted security invoker rows 100
 set search_path = pg_catalog, mindful, pg_temp
 set hnsw.iterative_scan = 'strict_order'
-set hnsw.max_scan_tuples = 200000
 as $$
 declare
     embedder text := (select f.name from mindful._model_find('embedder', null) f);
     vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
-    -- The index knows no tenants: among others' rows it would give up before it has found a small tenant's.
-    exact boolean := (select t.memories <= 20000 from mindful._memory_total() t);
 begin
     if embedder is null then  -- full text alone, then
         return;
     end if;
+    -- The tenant as a constant: an index of its own is found by it.
     return query execute format('
         select e.id, 1 - (e.embedding operator(%1$s.<=>) $1::%1$s.vector)
         from mindful.%2$I e join mindful.memory m on m.tenant = e.tenant and m.id = e.id
-        where e.tenant = (select mindful._tenant()) and ($2 is null or m.kind = any ($2))
-        order by (e.embedding operator(%1$s.<=>) $1::%1$s.vector)%3$s
-        limit $3', vector_schema, mindful._embedding_table(embedder), case when exact then ' + 0' end)
+        where e.tenant = %3$L and ($2 is null or m.kind = any ($2))
+        order by e.embedding operator(%1$s.<=>) $1::%1$s.vector
+        limit $3', vector_schema, mindful._embedding_table(embedder), mindful._tenant())
     using mindful.llm_embed(query, embedder)::text, kinds, candidates;
 end
 $$;
 comment on function _memory_nearest(text, integer, text[]) is
-'The memories whose embeddings by the default embedder are nearest to the query''s, by cosine similarity: found exactly for tenants of up to 20,000 memories, by the HNSW index for larger ones.';
+'The memories whose embeddings by the default embedder are nearest to the query''s, by cosine similarity: exactly, or by the tenant''s HNSW index where it has one.';
 
 create function _memory_lexical(query text, candidates integer, kinds text[])
 returns table (id bigint, bm25 double precision)

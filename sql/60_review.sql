@@ -18,7 +18,6 @@ comment on column review.score is 'p(yes) / (p(yes) + p(no)) for "is this answer
 alter table review enable row level security;
 alter table review force row level security;
 create policy own on review using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
-create policy figures on review for select to mindful_reader using ((select mindful._reads_all()));
 select pg_catalog.pg_extension_config_dump('mindful.review', '');
 select pg_catalog.pg_extension_config_dump('mindful.review_id_seq', '');
 

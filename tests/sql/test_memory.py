@@ -207,3 +207,26 @@ def crowd(db: psycopg.Connection, ana: psycopg.Connection) -> None:
 
 def test_a_small_tenant_finds_all_it_has_among_many_others(crowd: None, ana: psycopg.Connection) -> None:
     assert len(recall(ana, "something else entirely", 5)) == 3
+
+
+def test_a_tenants_index_is_used_and_finds_as_near_ones(
+    crowd: None, admin: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    db.execute("set mindful.tenant = 'crowd'")
+    query = "select array_agg(similarity order by similarity desc) from _memory_nearest('note 7 on subject 7', 10, null)"
+    exact = (db.execute(query).fetchone() or ([],))[0]
+    name = (admin.execute("select memory_index_create('crowd', 'scripted-embedder')").fetchone() or ("",))[0]
+    plan = db.execute(
+        """explain (costs off) select id from memory_embedding_scripted_embedder where tenant = 'crowd'
+           order by embedding <=> (select llm_embed('note 7', 'scripted-embedder')) limit 10"""
+    ).fetchall()
+    assert name in str(plan)
+    assert (db.execute(query).fetchone() or ([],))[0] == pytest.approx(exact, abs=0.05)
+    for argument, sqlstate in (("null", "22004"), ("'crowd', 'nobody'", "42704")):
+        with fails(sqlstate):
+            admin.execute(f"select memory_index_create({argument})")
+
+
+def test_only_an_administrator_makes_an_index(ana: psycopg.Connection) -> None:
+    with fails("42501", hint=None):
+        ana.execute("select memory_index_create('ana')")

@@ -67,7 +67,8 @@ def database(
     return FakeDatabase(
         {
             "_text_argument": [],
-            "_model_find": [model | {"options": json.dumps(options), "tenant": "ana"}],
+            "_model_find": [model | {"options": json.dumps(options)}],
+            "as tenant": [{"tenant": "ana"}],
             "insert into mindful.session": [],
             "from mindful.session": [{"session_id": "s1", "system_prompt": of_session}],
             "_session_turns": newest,

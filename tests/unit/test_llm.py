@@ -27,7 +27,8 @@ LOGPROBS = st.floats(min_value=-40, max_value=0)
 def database(kind: str = "generator", **options: Any) -> FakeDatabase:
     model = {"name": "s", "kind": kind, "provider": "scripted", "source": "", "sha256": "cafe"}
     answers: dict[str, Answer] = {
-        "_model_find": [model | {"options": json.dumps(options), "tenant": "ana"}],
+        "_model_find": [model | {"options": json.dumps(options)}],
+        "as tenant": [{"tenant": "ana"}],
         "insert into mindful.generation": [],
         "transaction_read_only": [{"read_only": False}],
     }

@@ -357,6 +357,14 @@ def memory_detach(relation: str) -> Call[int]:
     return _value("memory_detach", locals())
 
 
+def memory_index_create(tenant: str, *, model: str | None = DEFAULT) -> Call[str]:
+    """Make an HNSW index on one tenant's embeddings, and return its name; for administrators.
+
+    Raises NotFoundError (no such embedder), AlreadyExistsError.
+    """
+    return _value("memory_index_create", locals())
+
+
 # Metacognition and administration
 
 

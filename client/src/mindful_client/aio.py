@@ -71,6 +71,7 @@ class AsyncClient:
     memory_recall = _method(_calls.memory_recall)
     memory_attach = _method(_calls.memory_attach)
     memory_detach = _method(_calls.memory_detach)
+    memory_index_create = _method(_calls.memory_index_create)
     self_review = _method(_calls.self_review)
     model_register = _method(_calls.model_register)
     model_default_set = _method(_calls.model_default_set)

@@ -253,7 +253,7 @@ class Chat:
         window = _fitting(
             (
                 _part(generator, "turn", row["role"], row["content"], row["id"])
-                for row in turns
+                for row in self._interruptibly(turns)
                 if row["role"] in ("user", "assistant")
             ),
             room,
@@ -279,10 +279,16 @@ class Chat:
             and row["content"] != message
             and (row["bm25"] is not None or row["similarity"] >= _RELATED)
         ]
-        for row in kept[:memories]:
+        for row in self._interruptibly(kept[:memories]):
             if row["score"] < _RELEVANT * kept[0]["score"]:
                 break
             yield _part(self._generator, "memory", "user", row["content"], row["id"], row["score"])
+
+    def _interruptibly(self, rows: Sequence[Row]) -> Iterator[Row]:
+        """Look for a cancel between rows: to count the tokens of a long text takes up to a second."""
+        for row in rows:
+            self._db.check()
+            yield row
 
     def _store(self, reply: str) -> None:
         outcome = self.outcome()

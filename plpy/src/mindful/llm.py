@@ -104,7 +104,7 @@ def llm_token_count(db: Database, content: str | None, model: str | None) -> int
     """Count the tokens of a text."""
     if content is None:
         return None
-    _check_length("content", content)
+    check_length("content", content)
     return runtime.generator(db, model)[1].count(content)
 
 
@@ -217,6 +217,10 @@ def sampling_of(
         raise InvalidParameterError(f"temperature is {temperature}", "It must be between 0 and 10.")
     if seed is not None and seed < 0:
         raise InvalidParameterError(f"seed is {seed}", "It must not be negative.")
+    if not all(isinstance(text, str) for text in filter(None, stop or ())):
+        raise InvalidParameterError(
+            "stop has more than one dimension", "Give a one-dimensional array of texts."
+        )
     return Sampling(max_tokens, temperature, seed, tuple(filter(None, stop or ())))
 
 
@@ -234,8 +238,8 @@ def _call(
     sampling = sampling_of(max_tokens, temperature, seed, stop)
     if not prompt.strip(BLANK):
         raise InvalidParameterError("prompt is empty", "Give a text with at least one visible character.")
-    _check_length("prompt", prompt)
-    _check_length("system_prompt", system_prompt or "")
+    check_length("prompt", prompt)
+    check_length("system_prompt", system_prompt or "")
     spec, generator = runtime.generator(db, model)
     system = spec.options.get("system_prompt", SYSTEM_PROMPT) if system_prompt is None else system_prompt
     tokens = _encode(generator, system, prompt)
@@ -262,7 +266,8 @@ def check_fits(tokens: Sequence[int], generator: Generator) -> None:
         )
 
 
-def _check_length(name: str, text: str) -> None:
+def check_length(name: str, text: str) -> None:
+    """Raise unless a text can be tokenized in about a second."""
     size = len(text.encode("utf-8", errors="replace"))
     if size > LONGEST_TEXT:
         raise ContextLengthError(f"{name} has {size} bytes, more than {LONGEST_TEXT}", "Split it.")

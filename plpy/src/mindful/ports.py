@@ -72,6 +72,9 @@ class Generator(Protocol):
 
     context_length: int
 
+    def serve(self, tenant: str) -> None:
+        """Say for whom the next calls are: nothing cached for another may be used, or told of."""
+
     def count(self, text: str) -> int:
         """Count the tokens of a text, without special tokens."""
 
@@ -91,9 +94,6 @@ class Generator(Protocol):
     ) -> list[float]:
         """Log-probability of the first token of each candidate, as the next token."""
 
-    def forget(self) -> None:
-        """Drop what is cached of texts seen before."""
-
     def close(self) -> None:
         """Give the memory back."""
 
@@ -108,9 +108,6 @@ class Embedder(Protocol):
 
     def count(self, text: str) -> int:
         """Count the tokens of a text, without special tokens."""
-
-    def forget(self) -> None:
-        """Drop what is cached of texts seen before."""
 
     def close(self) -> None:
         """Give the memory back."""

@@ -22,7 +22,6 @@ class Loaded:
 
 
 _loaded: dict[str, Loaded] = {}
-_tenant: str | None = None
 
 
 def loaded() -> list[Loaded]:
@@ -33,7 +32,9 @@ def loaded() -> list[Loaded]:
 def generator(db: Database, name: str | None) -> tuple[ModelSpec, Generator]:
     """Return the named generator, or the default one, loading it at its first use."""
     spec = find(db, "generator", name)
-    return spec, _load(spec)  # type: ignore[return-value]
+    model: Generator = _load(spec)  # type: ignore[assignment]
+    model.serve(db.one("select mindful._tenant() as tenant")["tenant"])
+    return spec, model
 
 
 def embedder(db: Database, name: str | None) -> tuple[ModelSpec, Embedder]:
@@ -45,14 +46,12 @@ def embedder(db: Database, name: str | None) -> tuple[ModelSpec, Embedder]:
 def find(db: Database, kind: str, name: str | None) -> ModelSpec:
     """Look a model up in the registry, as far as the calling role may see it."""
     rows = db.rows(
-        """select name, kind, provider, source, sha256, options, mindful._tenant() as tenant
-           from mindful._model_find($1, $2)""",
+        "select name, kind, provider, source, sha256, options from mindful._model_find($1, $2)",
         ("text", "text"),
         (kind, name),
     )
     if rows:
         row = dict(rows[0])
-        _serve(row.pop("tenant"))
         return ModelSpec(**row | {"options": json.loads(row["options"])})
     if name is None:
         raise NotReadyError(
@@ -72,15 +71,6 @@ def unload(name: str | None = None) -> int:
     if names:
         process.return_free_memory()
     return len(names)
-
-
-def _serve(tenant: str) -> None:
-    """Forget what the models were shown for another tenant: how much of it is cached would tell what it was."""
-    global _tenant
-    if tenant != _tenant:
-        for held in _loaded.values():
-            held.model.forget()
-        _tenant = tenant
 
 
 def _load(spec: ModelSpec) -> Generator | Embedder:

@@ -58,9 +58,6 @@ class LlamaEmbedder:
                 vectors[at] = vector
         return vectors
 
-    def forget(self) -> None:
-        """Cache nothing."""
-
     def close(self) -> None:
         """Give the memory back."""
         llama.llama_batch_free(self._batch)

@@ -42,6 +42,8 @@ class LlamaGenerator:
             )
         self._memory = llama.llama_get_memory(self._context)
         self._cached: list[int] = []  # the tokens whose keys and values the cache holds
+        self._cached_for: str | None = None  # the tenant whose tokens they are
+        self._tenant: str | None = None
         self._holder: object = None  # the stream that evaluated last
         self._slow = False
 
@@ -62,16 +64,16 @@ class LlamaGenerator:
         self, tokens: Sequence[int], sampling: Sampling, completion: Completion, interrupts: Interrupts
     ) -> Iterator[str]:
         """Continue the tokens, yielding text as it is made."""
-        started = time.perf_counter()
+        started, tenant = time.perf_counter(), self._tenant
         context, text, holder = list(tokens), TextStream(sampling.stop), object()
         completion.prompt_tokens = len(context)
         # Batch shapes differ with a warm cache and with them the last bits of the logits: a seed asks for repetition.
-        completion.cached_tokens = self._evaluate(context, interrupts, reuse=sampling.seed is None)
+        completion.cached_tokens = self._evaluate(context, tenant, interrupts, reuse=sampling.seed is None)
         self._holder = holder
         with _sampler(sampling) as sampler:
             for made in range(min(sampling.max_tokens, self.context_length - len(context))):
                 if self._holder is not holder:  # another call of this backend ran while ours was suspended
-                    self._evaluate(context, interrupts)
+                    self._evaluate(context, tenant, interrupts)
                     self._holder = holder
                 elif made:
                     self._append(context[-1:], interrupts)
@@ -96,15 +98,14 @@ class LlamaGenerator:
         self, tokens: Sequence[int], candidates: Sequence[str], interrupts: Interrupts
     ) -> list[float]:
         """Log-probability of the first token of each candidate, as the next token."""
-        self._evaluate(list(tokens), interrupts)
+        self._evaluate(list(tokens), self._tenant, interrupts)
         logits = self._logits().astype(np.float64)
         log_total = logits.max() + np.log(np.exp(logits - logits.max()).sum())
         return [float(logits[self._weights.tokenize(text)[0]] - log_total) for text in candidates]
 
-    def forget(self) -> None:
-        """Drop the cache of prefixes; a suspended stream evaluates its own anew."""
-        self._holder = None
-        self._keep(0)
+    def serve(self, tenant: str) -> None:
+        """Say for whom the next calls are: how much of a prompt is cached would tell what another had asked."""
+        self._tenant = tenant
 
     def close(self) -> None:
         """Give the memory back; a stream that is still suspended fails when it is resumed."""
@@ -112,7 +113,9 @@ class LlamaGenerator:
         self._context = self._holder = None
         self._weights.close()
 
-    def _evaluate(self, tokens: list[int], interrupts: Interrupts, reuse: bool = True) -> int:
+    def _evaluate(
+        self, tokens: list[int], tenant: str | None, interrupts: Interrupts, reuse: bool = True
+    ) -> int:
         """Make the cache hold just these tokens, and return how many it held already.
 
         Nobody holds the cache from here on: whoever is suspended must evaluate anew, even if this call fails.
@@ -121,8 +124,10 @@ class LlamaGenerator:
         if not self._context:
             raise NotReadyError("the model was unloaded while its answer was read", "Ask again.")
         # The last token is always evaluated: its logits are what comes next.
-        shared = _common_prefix(self._cached, tokens[:-1]) if reuse else 0
+        known = reuse and tenant == self._cached_for
+        shared = _common_prefix(self._cached, tokens[:-1]) if known else 0
         self._keep(shared)
+        self._cached_for = tenant
         shared = len(self._cached)
         self._append(tokens[shared:], interrupts)
         return shared
