@@ -213,7 +213,7 @@ def test_a_tenants_index_is_used_and_finds_as_near_ones(
     crowd: None, admin: psycopg.Connection, db: psycopg.Connection
 ) -> None:
     db.execute("set mindful.tenant = 'crowd'")
-    query = "select array_agg(similarity order by similarity desc) from _memory_nearest('note 7 on subject 7', 10, null)"
+    query = "select array_agg(similarity order by similarity desc) from _memory_nearest('note 7', 10, null)"
     exact = (db.execute(query).fetchone() or ([],))[0]
     name = (admin.execute("select memory_index_create('crowd', 'scripted-embedder')").fetchone() or ("",))[0]
     plan = db.execute(

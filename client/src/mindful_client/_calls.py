@@ -419,6 +419,7 @@ _TYPES: dict[str, LiteralString] = {
     "created_at": "timestamptz",
     "granted_to": "text[]",
     "k": "integer",
+    "tenant": "text",
     "kind": "text",
     "kinds": "text[]",
     "max_tokens": "integer",

@@ -29,7 +29,8 @@ _WORD = re.compile(r"\s*\S+|\s+$")
 class ScriptedGenerator:
     """Answers by the first of its option `replies` whose text the prompt holds, else by `default`.
 
-    Replies are pairs of a text and the reply to it. A token is a word with the space before it. The option `logprob` is every token's log-probability.
+    Replies are pairs of a text and the reply to it. A token is a word with the space before it.
+    The option `logprob` is every token's log-probability.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
