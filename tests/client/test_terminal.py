@@ -22,8 +22,10 @@ STOPPED = r"Stopped\. /retry asks again\.\r\n"
 PROMPT = r"> "
 WORDS = r"(\w+[,.]? ){4}"
 # Ctrl-C is a signal only from the terminal that controls the process.
+# A background job of a shell without a terminal is started with SIGINT ignored, and its children inherit that.
 LAUNCH = (
-    "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); from mindful_client.cli import main; main()"
+    "import fcntl, signal, termios; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    " fcntl.ioctl(0, termios.TIOCSCTTY, 0); from mindful_client.cli import main; main()"
 )
 
 
