@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -22,10 +23,8 @@ STOPPED = r"Stopped\. /retry asks again\.\r\n"
 PROMPT = r"> "
 WORDS = r"(\w+[,.]? ){4}"
 # Ctrl-C is a signal only from the terminal that controls the process.
-# A background job of a shell without a terminal is started with SIGINT ignored, and its children inherit that.
 LAUNCH = (
-    "import fcntl, signal, termios; signal.signal(signal.SIGINT, signal.default_int_handler);"
-    " fcntl.ioctl(0, termios.TIOCSCTTY, 0); from mindful_client.cli import main; main()"
+    "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); from mindful_client.cli import main; main()"
 )
 
 
@@ -41,6 +40,8 @@ class Terminal:
             stdout=inner,
             stderr=inner,
             start_new_session=True,
+            # A background job of a shell without a terminal ignores SIGINT, and its children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         os.close(inner)
         self._unread = ""
