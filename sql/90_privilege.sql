@@ -12,6 +12,9 @@ grant select on conversation, memory_overview, model_usage, confidence_daily to 
 -- Readers see figures of all tenants, and no table.
 grant select on memory_overview, model_usage, confidence_daily to mindful_reader;
 
+grant select on setting_definition, setting, active_setting to mindful_user, mindful_admin;
+grant insert on setting to mindful_user, mindful_admin;
+
 grant execute on all functions in schema mindful to mindful_user;
 revoke execute on function
     model_register(text, text, text, text, jsonb, text[]),
@@ -29,6 +32,9 @@ grant execute on function
     _raise(text, text, text),
     model_unload(text),
     mindful_status(),
-    _tenant()
+    _tenant(),
+    setting_get(text, uuid),
+    setting_set(text, jsonb, text, uuid, text),
+    _setting_check(text, jsonb, text)
 to mindful_admin;
 grant execute on function _tenant(), _reads_all(), mindful_status() to mindful_reader;

@@ -109,7 +109,7 @@ def llm_chat(
 ) -> str:
     """Answer a message."""
     chat = Chat(db, message, session_id, model, sampling_of(max_tokens, temperature, seed), memories)
-    return "".join(chat.run())
+    return chat.answer()
 
 
 @sql_function
@@ -125,8 +125,7 @@ def llm_chat_detail(
 ) -> dict[str, Any]:
     """Answer a message, and tell where the reply is, what it rests on, what it cost and how sure it is."""
     chat = Chat(db, message, session_id, model, sampling_of(max_tokens, temperature, seed), memories)
-    reply = "".join(chat.run())
-    return {"reply": reply} | chat.outcome()
+    return {"reply": chat.answer()} | chat.outcome()
 
 
 @sql_function
@@ -143,7 +142,7 @@ def llm_chat_stream(
     """Answer a message piece by piece."""
     yield from Chat(
         db, message, session_id, model, sampling_of(max_tokens, temperature, seed), memories
-    ).run()
+    ).stream()
 
 
 class Chat:
@@ -190,10 +189,16 @@ class Chat:
         self._call = Call(self._spec, self._generator, tokens, sampling)
         self._message_id: int | None = None
 
-    def run(self) -> Iterator[str]:
+    def answer(self) -> str:
+        """Generate the whole reply, and store both turns."""
+        reply = self._call.answer(self._db, self.context.memory_ids)
+        self._store(reply)
+        return reply
+
+    def stream(self) -> Iterator[str]:
         """Yield the reply as it is made, then store both turns."""
         reply = ""
-        for piece in self._call.run(self._db, self.context.memory_ids):
+        for piece in self._call.stream(self._db, self.context.memory_ids):
             reply += piece
             yield piece
         if not reply.strip(BLANK):  # the model had nothing but an end token to say, and that is a turn too

@@ -12,6 +12,7 @@ from mindful import runtime
 from mindful.entry import sql_function
 from mindful.errors import ContextLengthError, InvalidParameterError, NullValueError
 from mindful.ports import Completion, Database, Generator, Message, ModelSpec, Sampling
+from mindful.slot import Turn
 from mindful.vector import to_text
 
 LONGEST_TEXT = 1 << 18
@@ -38,7 +39,7 @@ def llm_generate(
     if prompt is None:
         return None
     call = _call(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
-    return "".join(call.run(db))
+    return call.answer(db)
 
 
 @sql_function
@@ -57,8 +58,7 @@ def llm_generate_detail(
     if prompt is None:
         return None
     call = _call(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
-    text = "".join(call.run(db))
-    return {"text": text, "model": call.spec.name} | call.outcome()
+    return {"text": call.answer(db), "model": call.spec.name} | call.outcome()
 
 
 @sql_function
@@ -76,7 +76,7 @@ def llm_stream(
     """Answer a prompt piece by piece."""
     if prompt is not None:
         call = _call(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
-        yield from call.run(db)
+        yield from call.stream(db)
 
 
 @sql_function
@@ -119,7 +119,9 @@ def embed_texts(db: Database, texts: Sequence[str], model: str | None) -> list[S
             raise InvalidParameterError(
                 "content is empty", "Give a text with at least one visible character."
             )
-    return runtime.embedder(db, model)[1].embed(texts, db)
+    embedder = runtime.embedder(db, model)[1]
+    with Turn(db) as turn:
+        return embedder.embed(texts, turn)
 
 
 class Call:
@@ -134,13 +136,24 @@ class Call:
         self._sampling = sampling
         self._completion = Completion()
 
-    def run(self, db: Database, memory_ids: Sequence[int] = ()) -> Iterator[str]:
-        """Yield the answer as it is made, then log the call where the transaction may write."""
-        yield from self._generator.stream(self._tokens, self._sampling, self._completion, db)
-        if not db.one("select pg_catalog.current_setting('transaction_read_only')::boolean as read_only")[
-            "read_only"
-        ]:
-            self._log(db, memory_ids)
+    def answer(self, db: Database, memory_ids: Sequence[int] = ()) -> str:
+        """Generate the whole answer, and record the call."""
+        with Turn(db) as turn:
+            text = "".join(self._generator.stream(self._tokens, self._sampling, self._completion, turn))
+        self._record(db, turn, memory_ids)
+        return text
+
+    def stream(self, db: Database, memory_ids: Sequence[int] = ()) -> Iterator[str]:
+        """Yield the answer as it is made, and record the call at its end."""
+        turn = Turn(db)
+        pieces = self._generator.stream(self._tokens, self._sampling, self._completion, turn)
+        while True:
+            with turn:  # nobody waits for a slot while a cursor rests
+                piece = next(pieces, None)
+            if piece is None:
+                break
+            yield piece
+        self._record(db, turn, memory_ids)
 
     def outcome(self) -> dict[str, Any]:
         """Tell what a finished call cost and how sure the model was, as columns of `generation_detail`."""
@@ -156,7 +169,14 @@ class Call:
             "total_ms": done.total_ms,
         }
 
-    def _log(self, db: Database, memory_ids: Sequence[int]) -> None:
+    def _record(self, db: Database, turn: Turn, memory_ids: Sequence[int]) -> None:
+        """Add the call to `generation`, where that is wanted and the transaction may write."""
+        wanted = db.one(
+            """select pg_catalog.current_setting('transaction_read_only') = 'off'
+                   and mindful.setting_get('generation_log') = 'true' as log"""
+        )
+        if not wanted["log"]:
+            return
         columns: dict[str, tuple[str, Any]] = {
             "model": ("text", self.spec.name),
             "model_sha256": ("text", self.spec.sha256),
@@ -166,6 +186,7 @@ class Call:
             "prompt_sha256": ("text", hashlib.sha256(repr(self._tokens).encode()).hexdigest()),
             "memory_ids": ("bigint[]", list(memory_ids)),
             "token_logprobs": ("real[]", self._completion.logprobs),
+            "slot_wait_ms": ("real", turn.waited_ms),
         }
         types = {"confidence": "real", "signals": "jsonb", "finish_reason": "text"}
         for name, value in self.outcome().items():

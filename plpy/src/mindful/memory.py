@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from mindful import runtime
 from mindful.entry import sql_function
 from mindful.ports import Database, Row
+from mindful.slot import Turn
 from mindful.vector import to_text
 
 _CHUNK = 500
@@ -42,7 +43,8 @@ def _embed(db: Database, name: str, relation: str, keys: Sequence[Row]) -> None:
         (tenants, ids),
     )
     _, embedder = runtime.embedder(db, name)
-    vectors = embedder.embed([row["content"] for row in rows], db)
+    with Turn(db) as turn:
+        vectors = embedder.embed([row["content"] for row in rows], turn)
     db.rows(
         f"""insert into mindful.{relation} (tenant, id, embedding, content_hash)
             select m.tenant, m.id, mindful._vector(k.embedding), m.content_hash

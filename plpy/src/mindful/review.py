@@ -14,6 +14,7 @@ from mindful.entry import sql_function
 from mindful.errors import NullValueError, UndefinedObjectError
 from mindful.llm import check_fits, check_length
 from mindful.ports import Database, Generator, Message
+from mindful.slot import Turn
 
 _PROMPT_VERSION = 1
 _SYSTEM = "You check answers. Reply with Yes or No only."
@@ -63,5 +64,6 @@ def _log_odds(
     check_length("the answer with its memories", subject)
     tokens = generator.encode([Message("system", _SYSTEM), Message("user", subject)])
     check_fits(tokens, generator)
-    yes, no = generator.next_logprobs(tokens, ("Yes", "No"), db)
+    with Turn(db) as turn:
+        yes, no = generator.next_logprobs(tokens, ("Yes", "No"), turn)
     return yes - no
