@@ -56,7 +56,9 @@ def _load(connect: Callable[[], psycopg.Connection], number: int) -> Load:
         started, made = time.perf_counter(), 0
         try:
             for call in range(CALLS):
-                made += _generate(connections[at], f"Write a long story about the number {at * CALLS + call}.")
+                made += _generate(
+                    connections[at], f"Write a long story about the number {at * CALLS + call}."
+                )
         except psycopg.Error as error:
             errors.append(str(error))
         rates[at] = made / (time.perf_counter() - started)

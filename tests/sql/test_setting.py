@@ -64,7 +64,8 @@ def test_what_holds_for_all_is_an_administrators(ana: psycopg.Connection, bob: p
         ana.execute("select setting_set('model_slots', '64', 'global')")
     with fails("42501", hint=None):
         ana.execute(
-            "insert into setting (tenant, scope, key, value) values (%s, 'user', 'model_slots', '64')", (bob.info.user,)
+            "insert into setting (tenant, scope, key, value) values (%s, 'user', 'model_slots', '64')",
+            (bob.info.user,),
         )
     with fails("23514", hint=None):
         ana.execute("insert into setting (scope, key, value) values ('global', 'model_slots', '64')")

@@ -7,7 +7,9 @@ import psycopg
 import pytest
 from support import Connect, fails
 
-SLOTS_TAKEN = "select count(*) from pg_locks where locktype = 'advisory' and classid = _slot_class()::oid and granted"
+SLOTS_TAKEN = (
+    "select count(*) from pg_locks where locktype = 'advisory' and classid = _slot_class()::oid and granted"
+)
 
 
 @pytest.fixture
@@ -16,7 +18,9 @@ def one_slot(admin: psycopg.Connection) -> None:
     admin.execute("select setting_set('model_slots', '1', 'global')")
 
 
-def test_a_slot_is_held_while_a_model_runs_and_never_after(ana: psycopg.Connection, db: psycopg.Connection) -> None:
+def test_a_slot_is_held_while_a_model_runs_and_never_after(
+    ana: psycopg.Connection, db: psycopg.Connection
+) -> None:
     for call in (
         "llm_generate('Hi', max_tokens => 2)",
         "llm_embed('Hi')",
@@ -26,7 +30,10 @@ def test_a_slot_is_held_while_a_model_runs_and_never_after(ana: psycopg.Connecti
         ana.execute(f"select {call}")
         assert db.execute(SLOTS_TAKEN).fetchone() == (0,), call
     seen = []
-    thread = threading.Thread(target=ana.execute, args=("select llm_generate('Write a very long story about the sea.', max_tokens => 200)",))
+    thread = threading.Thread(
+        target=ana.execute,
+        args=("select llm_generate('Write a very long story about the sea.', max_tokens => 200)",),
+    )
     thread.start()
     while thread.is_alive():
         seen.append(db.execute(SLOTS_TAKEN).fetchone())
@@ -87,7 +94,7 @@ def test_a_long_call_lets_short_ones_go_first(one_slot: None, connect: Connect) 
     finished: list[str] = []
 
     def tell() -> None:
-        long.execute("select llm_generate('Write a very long story about the sea.', max_tokens => 1000)")
+        long.execute("select llm_generate('Write a very long story about the sea.', max_tokens => 400)")
         finished.append("long")
 
     thread = threading.Thread(target=tell)
