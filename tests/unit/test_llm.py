@@ -30,7 +30,9 @@ def database(kind: str = "generator", **options: Any) -> FakeDatabase:
         "_model_find": [model | {"options": json.dumps(options)}],
         "as tenant": [{"tenant": "ana"}],
         "insert into mindful.generation": [],
-        "transaction_read_only": [{"read_only": False}],
+        "transaction_read_only": [{"log": True}],
+        "_slot_take": [{"slot": 1}],
+        "pg_advisory_unlock": [],
     }
     return FakeDatabase(answers)
 
@@ -133,7 +135,7 @@ def test_a_call_is_logged_with_what_it_cost() -> None:
 
 def test_a_read_only_transaction_gets_an_answer_and_keeps_no_record() -> None:
     db = database(default="It is so.")
-    db.answers["transaction_read_only"] = [{"read_only": True}]
+    db.answers["transaction_read_only"] = [{"log": False}]
     detail = generate(db, "Is it so?")
     assert detail is not None
     assert detail["text"] == "It is so."

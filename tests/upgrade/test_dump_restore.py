@@ -49,6 +49,7 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
         SCRIPTED_GENERATOR,
     )
     ana.execute("select self_review(%s, %s)", (message, SCRIPTED_GENERATOR))
+    ana.execute("select setting_set('model_slot_wait_ms', '5000')")
     rows = rows_of(db)
     assert [table for table, found in rows.items() if not found] == []
 

@@ -74,6 +74,8 @@ class AsyncClient:
     memory_index_create = _method(_calls.memory_index_create)
     self_review = _method(_calls.self_review)
     model_register = _method(_calls.model_register)
+    setting_get = _method(_calls.setting_get)
+    setting_set = _method(_calls.setting_set)
     model_default_set = _method(_calls.model_default_set)
     model_unload = _method(_calls.model_unload)
     mindful_status = _method(_calls.mindful_status)

@@ -26,6 +26,7 @@ _RELEVANT = 0.6
 _RELATED = 0.25
 """Cosine similarity below which a memory that shares no word with the message has nothing to do with it."""
 _SILENCE = "..."
+"""The reply where the model has nothing but an end token to say: that is a turn too."""
 _WINDOW = 20
 """Newest turns of a session that may be shown."""
 _MESSAGE_OVERHEAD = 8
@@ -192,6 +193,8 @@ class Chat:
     def answer(self) -> str:
         """Generate the whole reply, and store both turns."""
         reply = self._call.answer(self._db, self.context.memory_ids)
+        if not reply.strip(BLANK):
+            reply += _SILENCE
         self._store(reply)
         return reply
 
@@ -201,7 +204,7 @@ class Chat:
         for piece in self._call.stream(self._db, self.context.memory_ids):
             reply += piece
             yield piece
-        if not reply.strip(BLANK):  # the model had nothing but an end token to say, and that is a turn too
+        if not reply.strip(BLANK):
             reply += _SILENCE
             yield _SILENCE
         self._store(reply)
