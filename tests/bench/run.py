@@ -213,6 +213,15 @@ def report(setting: Setting) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _machine() -> str:
+    models = [
+        line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
+    ]
+    return (
+        f"{len(models)} shared processors ({models[0].split(':')[1].strip()})" if models else "this machine"
+    )
+
+
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -222,7 +231,7 @@ def main() -> None:
     text = report(_setting(options.repeats))
     print(text, end="")
     if options.write:
-        options.write.write_text(text)
+        options.write.write_text(f"# Benchmarks\n\nAs `make bench` printed them on {_machine()}.\n\n{text}")
 
 
 if __name__ == "__main__":
