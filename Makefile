@@ -9,10 +9,10 @@ setup := extension/setup
 export MINDFUL_HOME ?= $(CURDIR)/.mindful
 dev := "$$MINDFUL_HOME/dev/bin/"
 
-.PHONY: help demo up down psql dsn test lint bench build install models freeze clean packages server dev
+.PHONY: help demo up down psql dsn test image-test lint bench build install models freeze clean packages server dev
 
 help: #: this list
-	@sed -n 's/^\([a-z]*\):[^#]*#: \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-9s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):[^#]*#: \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-11s %s\n", $$1, $$2 }'
 
 demo: up #: from a bare Debian machine to an answer: set up all of it, then show the main job on real text
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" extension/demo.sh
@@ -32,6 +32,9 @@ dsn: up #: print the private cluster's connection string, and nothing else
 test: up dev #: set up and run the tests (PYTEST_ARGS="-k recall")
 	@$(setup)/python.sh server reference
 	@MINDFUL_TEST_DSN="$$($(setup)/cluster.sh dsn)" $(dev)pytest $(PYTEST_ARGS)
+
+image-test: #: as root: the demo, tests and linters on a bare Debian made by debootstrap (SUITE=bookworm)
+	@tests/image/debootstrap.sh $(SUITE)
 
 lint: dev build #: check style, types, the SQL's security and the shell scripts
 	@$(dev)ruff check .

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import concurrency
 import psycopg
 from psycopg.types.json import Jsonb
 
@@ -207,7 +208,18 @@ def report(setting: Setting) -> str:
         lines += [figure.row() for figure in measure(setting)]
     lines += ["", "| a connection's memory | private | shared with others |", "|---|---|---|"]
     lines += [f"| {what} | {private:.0f} MB | {shared:.0f} MB |" for what, private, shared in memory(setting)]
+    print(f"measuring: {concurrency.__doc__}", file=sys.stderr, flush=True)
+    lines += ["", *concurrency.report(setting.connect)]
     return "\n".join(lines) + "\n"
+
+
+def _machine() -> str:
+    models = [
+        line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
+    ]
+    return (
+        f"{len(models)} shared processors ({models[0].split(':')[1].strip()})" if models else "this machine"
+    )
 
 
 def main() -> None:
@@ -219,7 +231,7 @@ def main() -> None:
     text = report(_setting(options.repeats))
     print(text, end="")
     if options.write:
-        options.write.write_text(text)
+        options.write.write_text(f"# Benchmarks\n\nAs `make bench` printed them on {_machine()}.\n\n{text}")
 
 
 if __name__ == "__main__":

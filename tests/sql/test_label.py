@@ -2,7 +2,7 @@
 
 import psycopg
 import pytest
-from support import SCRIPTED_GENERATOR, fails
+from support import SCRIPTED_GENERATOR, Connect, fails
 
 SENTIMENT = ["positive", "negative"]
 TEXTS = [
@@ -162,3 +162,13 @@ def test_the_same_again_after_a_cancel(ana: psycopg.Connection) -> None:
 def test_a_read_only_transaction_can_classify(ana: psycopg.Connection) -> None:
     ana.execute("set default_transaction_read_only = on")
     assert value(ana, "select llm_classify('Superb!', %s)", SENTIMENT) == "positive"
+
+
+def test_what_one_tenant_asked_changes_nothing_for_another(connect: Connect) -> None:
+    application = connect("application")
+    sql = "select probabilities from llm_classify_many(array['It broke at once.'], %s)"
+    found = []
+    for tenant in ("one", "two", "one"):
+        application.execute("select set_config('mindful.tenant', %s, false)", (tenant,))
+        found += [value(application, sql, SENTIMENT) for _ in range(2)]
+    assert all(probabilities == found[0] for probabilities in found)

@@ -52,7 +52,7 @@ def test_an_error_says_which_prompt_it_is_about() -> None:
 
 def test_a_read_only_transaction_keeps_no_record() -> None:
     db = database(default="It is so.")
-    db.answers["transaction_read_only"] = [{"read_only": True}]
+    db.answers["transaction_read_only"] = [{"log": False}]
     assert many(db, ["Is it so?"]) == ["It is so."]
     assert db.arguments_of("insert into mindful.generation") == []
 

@@ -45,7 +45,7 @@ def test_a_label_gains_nothing_by_being_common() -> None:
 
 def test_texts_labels_and_conditions_are_one_line_each() -> None:
     db = database(
-        replies=[[r"\nText: a b\nLabel:$", "x"], [r"\nText: a b\nStatement: c d\nLabel:$", "true"]],
+        replies=[["\nText: a b\nLabel:", "x"], ["\nText: a b\nStatement: c d\nLabel:", "true"]],
         default="y",
     )
     assert many(db, ["a\nb"], ["y", "x"])[0]["label"] == "x"
@@ -53,7 +53,7 @@ def test_texts_labels_and_conditions_are_one_line_each() -> None:
 
 
 def test_the_instruction_leads() -> None:
-    db = database(replies=[["^What is it", "x"]], default="y")
+    db = database(replies=[["What is it?\nLabels: y, x", "x"]], default="y")
     assert [many(db, ["a"], ["y", "x"], instruction=said)[0]["label"] for said in (None, "What is it?")] == [
         "y",
         "x",

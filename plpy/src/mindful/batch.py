@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mindful.entry import sql_function
-from mindful.errors import MindfulError
+from mindful.errors import InvalidParameterError, MindfulError
 from mindful.llm import Call, call_of
 from mindful.ports import Database
 
@@ -31,6 +31,10 @@ def llm_generate_many(
     for at, prompt in enumerate(prompts):
         if prompt is None:
             continue
+        if not isinstance(prompt, str):
+            raise InvalidParameterError(
+                "prompts has more than one dimension", "Give a one-dimensional array of texts."
+            )
         own = None if seed is None else (seed + at) % _SEEDS if seed >= 0 else seed
         try:
             calls.append(
@@ -38,5 +42,5 @@ def llm_generate_many(
             )
         except MindfulError as error:
             raise type(error)(f"prompt {at + 1}: {error}", error.hint) from None
-    texts = iter(Call.run_many(db, calls))
+    texts = iter(Call.answer_many(db, calls))
     return [None if prompt is None else next(texts) for prompt in prompts]

@@ -12,14 +12,13 @@ from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NullValueError
 from mindful.llm import check_length
 from mindful.ports import Database
+from mindful.slot import Turn
 
 INSTRUCTION = "Each text gets the label that fits it best."
 _STATEMENT = "Labels: true, false"
 """Small models judge a text far better in a form that they complete than as a conversation, and with the statement
 below the text (docs/decisions.md)."""
 _MOST_LABELS = 255
-_MOST_PRIORS = 64
-_priors: dict[tuple[str, ...], list[float]] = {}
 
 
 @sql_function
@@ -120,17 +119,12 @@ def _probabilities(
     """
     for content in contents:
         _check("content", content)
-    spec, generator = runtime.generator(db, model)
-    prior = [0.0] * len(form.labels)
-    if subtract_prior:
-        empty = form.filled("")
-        key = (spec.name, spec.sha256, empty, *form.candidates)
-        if key not in _priors:
-            if len(_priors) >= _MOST_PRIORS:
-                _priors.clear()
-            _priors[key] = generator.score([empty], form.candidates, db)[0]
-        prior = _priors[key]
-    scores = generator.score([form.filled(content) for content in contents], form.candidates, db)
+    generator = runtime.generator(db, model)[1]
+    with Turn(db) as turn:
+        prior = [0.0] * len(form.labels)
+        if subtract_prior:
+            [prior] = generator.score([form.filled("")], form.candidates, turn)
+        scores = generator.score([form.filled(content) for content in contents], form.candidates, turn)
     return [softmax([score - base for score, base in zip(row, prior, strict=True)]) for row in scores]
 
 
@@ -141,9 +135,7 @@ def _checked(labels: Sequence[str | None] | None) -> list[str]:
         raise InvalidParameterError(
             f"there are {len(labels)} labels", f"Give an array of 1 to {_MOST_LABELS} labels."
         )
-    texts = [label for label in labels if isinstance(label, str)]
-    if len(texts) < len(labels):
-        raise InvalidParameterError("labels has more than one dimension", "Give a plain array of texts.")
+    texts = [label for label in labels if label is not None]
     for text in texts:
         _check("a label", text)
     lines = [_line(text) for text in texts]
@@ -153,7 +145,9 @@ def _checked(labels: Sequence[str | None] | None) -> list[str]:
 
 
 def _check(name: str, text: str) -> None:
-    if not text.strip():
+    if not isinstance(text, str):
+        raise InvalidParameterError(f"{name} is an array", "Give a one-dimensional array of texts.")
+    if not _line(text):
         raise InvalidParameterError(f"{name} is empty", "Give a text with at least one visible character.")
     check_length(name, text)
 

@@ -29,9 +29,6 @@ class Database(Interrupts, Protocol):
     def one(self, sql: str, types: Sequence[str] = (), arguments: Sequence[Any] = ()) -> Row:
         """Run a statement that yields at least one row, and return its first."""
 
-    def warning(self, message: str, hint: str) -> None:
-        """Tell the client something that is not an error."""
-
 
 @dataclass(frozen=True)
 class Message:
@@ -75,6 +72,9 @@ class Generator(Protocol):
     """A loaded language model."""
 
     context_length: int
+
+    def serve(self, tenant: str) -> None:
+        """Say for whom the next calls are: nothing cached for another may be used, or told of."""
 
     def count(self, text: str) -> int:
         """Count the tokens of a text, without special tokens."""

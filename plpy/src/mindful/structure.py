@@ -16,7 +16,7 @@ from mindful.errors import (
     NullValueError,
 )
 from mindful.grammar import gbnf
-from mindful.llm import Call, check_fits, check_length, sampling_of
+from mindful.llm import BLANK, Call, check_fits, check_length, sampling_of
 from mindful.ports import Database, Message, Sampling
 
 INSTRUCTION = "Extract the data from the text as JSON."
@@ -41,7 +41,7 @@ def llm_extract(
         raise NullValueError("json_schema is null", "Give a JSON schema.")
     if content is None:
         return None
-    if not content.strip():
+    if not content.strip(BLANK):
         raise InvalidParameterError("content is empty", "Give a text with at least one visible character.")
     check_length("content", content)
     schema = Schema(json_schema)
@@ -52,7 +52,7 @@ def llm_extract(
     call = Call(
         spec, generator, tokens, Sampling(sampling.max_tokens, grammar=gbnf(schema.schema, schema.fits))
     )
-    text = "".join(call.run(db))
+    text = call.answer(db)
     if call.outcome()["finish_reason"] == "length":
         raise ContextLengthError(
             f"the answer is not complete after {call.outcome()['completion_tokens']} tokens",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -169,6 +169,8 @@ class Scorer:
 
     _KEPT_CELLS = 512
     _KEPT_SEQUENCES = 64
+    _REMEMBERED = 64
+    """Single prompts whose scores are kept: a query that labels row by row asks for the empty text's every time."""
     _WORTHWHILE = 8
     """Tokens below which it costs more to evaluate a shared beginning on its own than again with the prompt."""
 
@@ -177,11 +179,25 @@ class Scorer:
         self._threads = threads
         self._kept: Sequences | None = None
         self._previous: Sequence[int] = ()
+        self._single: OrderedDict[tuple[tuple[int, ...], ...], list[float]] = OrderedDict()
 
     def score(
         self, prompts: Sequence[Sequence[int]], candidates: Sequence[Sequence[int]], interrupts: Interrupts
     ) -> list[list[float]]:
         """Mean log-probability (nats a token) of each candidate's tokens after each prompt."""
+        if len(prompts) > 1:
+            return self._score(prompts, candidates, interrupts)
+        key = tuple(map(tuple, (*prompts, *candidates)))
+        if key not in self._single:
+            [self._single[key]] = self._score(prompts, candidates, interrupts)
+            if len(self._single) > self._REMEMBERED:
+                self._single.popitem(last=False)
+        self._single.move_to_end(key)
+        return [self._single[key]]
+
+    def _score(
+        self, prompts: Sequence[Sequence[int]], candidates: Sequence[Sequence[int]], interrupts: Interrupts
+    ) -> list[list[float]]:
         tree = _Tree(candidates)
         shared = self._shared(prompts)
         lengths = [len(prompt) - shared + len(tree.nodes) for prompt in prompts]
@@ -195,11 +211,19 @@ class Scorer:
                     scores[at] = row
         return scores
 
+    def forget(self) -> None:
+        """Forget all prompts: the next ones are another tenant's, and time would tell what this one asked."""
+        self._previous = ()
+        self._single.clear()
+        if self._kept is not None:
+            self._kept.prefix = []
+
     def close(self) -> None:
         """Give the memory back."""
+        self.forget()
         if self._kept is not None:
             self._kept.close()
-        self._kept, self._previous = None, ()
+        self._kept = None
 
     def _shared(self, prompts: Sequence[Sequence[int]]) -> int:
         """Count the tokens that all prompts, or a single one and the last call's, begin with."""

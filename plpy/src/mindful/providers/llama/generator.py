@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mindful.errors import ContextLengthError, CorruptedModelError
+from mindful.errors import ContextLengthError, CorruptedModelError, NotReadyError
 from mindful.ports import Completion, Interrupts, Message, Sampling
 from mindful.providers.llama.batch import Answers, Scorer
 from mindful.providers.llama.library import ABORTED, last_error, llama, np
@@ -29,6 +29,8 @@ class LlamaGenerator:
         self._weights = weights
         self._threads = threads
         self._scorer = Scorer(weights, threads)
+        self._template = ChatTemplate(weights)
+        self._signals = SignalReader(weights.vocabulary_size)
         params = llama.llama_context_default_params()
         params.n_ctx = context_length
         params.n_batch = params.n_ubatch = min(_BATCH, context_length)
@@ -42,9 +44,9 @@ class LlamaGenerator:
                 "Register the model with a smaller option context_length.",
             )
         self._memory = llama.llama_get_memory(self._context)
-        self._template = ChatTemplate(weights)
-        self._signals = SignalReader(weights.vocabulary_size)
         self._cached: list[int] = []  # the tokens whose keys and values the cache holds
+        self._cached_for: str | None = None  # the tenant whose tokens they are
+        self._tenant: str | None = None
         self._holder: object = None  # the stream that evaluated last
         self._slow = False
 
@@ -65,17 +67,19 @@ class LlamaGenerator:
         self, tokens: Sequence[int], sampling: Sampling, completion: Completion, interrupts: Interrupts
     ) -> Iterator[str]:
         """Continue the tokens, yielding text as it is made."""
-        started = time.perf_counter()
+        started, tenant = time.perf_counter(), self._tenant
         context, text, holder = list(tokens), TextStream(sampling.stop), object()
         completion.prompt_tokens = len(context)
         # Batch shapes differ with a warm cache and with them the last bits of the logits: a seed asks for repetition.
-        completion.cached_tokens = self._evaluate(context, interrupts, reuse=sampling.seed is None)
+        completion.cached_tokens = self._evaluate(context, tenant, interrupts, reuse=sampling.seed is None)
         self._holder = holder
         with Sampler(self._weights, sampling) as sampler:
-            for _ in range(min(sampling.max_tokens, self.context_length - len(context))):
-                if self._holder is not holder:  # another stream of this backend ran while ours was suspended
-                    self._evaluate(context, interrupts)
+            for made in range(min(sampling.max_tokens, self.context_length - len(context))):
+                if self._holder is not holder:  # another call of this backend ran while ours was suspended
+                    self._evaluate(context, tenant, interrupts)
                     self._holder = holder
+                elif made:
+                    self._append(context[-1:], interrupts)
                 logits = self._logits()
                 token = sampler.choose(self._context, -1, logits)
                 self._signals.read(logits, token, completion)
@@ -90,8 +94,6 @@ class LlamaGenerator:
                 if text.stopped:
                     completion.finish_reason = "stop"
                     break
-                if self._holder is holder and len(context) < self.context_length:
-                    self._append([token], interrupts)
         completion.total_ms = (time.perf_counter() - started) * 1000
         if rest := text.flush():
             yield rest
@@ -100,8 +102,7 @@ class LlamaGenerator:
         self, tokens: Sequence[int], candidates: Sequence[str], interrupts: Interrupts
     ) -> list[float]:
         """Log-probability of the first token of each candidate, as the next token."""
-        self._evaluate(list(tokens), interrupts)
-        self._holder = None
+        self._evaluate(list(tokens), self._tenant, interrupts)
         logits = self._logits().astype(np.float64)
         log_total = logits.max() + np.log(np.exp(logits - logits.max()).sum())
         return [float(logits[self._weights.tokenize(text)[0]] - log_total) for text in candidates]
@@ -133,17 +134,34 @@ class LlamaGenerator:
             )
         return self._scorer.score(tokens, after, interrupts)
 
+    def serve(self, tenant: str) -> None:
+        """Say for whom the next calls are: how much of a prompt is cached would tell what another had asked."""
+        if tenant != self._tenant:
+            self._scorer.forget()
+        self._tenant = tenant
+
     def close(self) -> None:
-        """Give the memory back."""
+        """Give the memory back; a stream that is still suspended fails when it is resumed."""
         self._scorer.close()
         llama.llama_free(self._context)
+        self._context = self._holder = None
         self._weights.close()
 
-    def _evaluate(self, tokens: list[int], interrupts: Interrupts, reuse: bool = True) -> int:
-        """Make the cache hold just these tokens, and return how many it held already."""
+    def _evaluate(
+        self, tokens: list[int], tenant: str | None, interrupts: Interrupts, reuse: bool = True
+    ) -> int:
+        """Make the cache hold just these tokens, and return how many it held already.
+
+        Nobody holds the cache from here on: whoever is suspended must evaluate anew, even if this call fails.
+        """
+        self._holder = None
+        if not self._context:
+            raise NotReadyError("the model was unloaded while its answer was read", "Ask again.")
         # The last token is always evaluated: its logits are what comes next.
-        shared = common_prefix(self._cached, tokens[:-1]) if reuse else 0
+        known = reuse and tenant == self._cached_for
+        shared = common_prefix(self._cached, tokens[:-1]) if known else 0
         self._keep(shared)
+        self._cached_for = tenant
         shared = len(self._cached)
         self._append(tokens[shared:], interrupts)
         return shared
