@@ -53,7 +53,7 @@ def test_texts_labels_and_conditions_are_one_line_each() -> None:
 
 
 def test_the_instruction_leads() -> None:
-    db = database(replies=[["What is it?\nLabels: y, x", "x"]], default="y")
+    db = database(replies=[["What is it?", "x"]], default="y")
     assert [many(db, ["a"], ["y", "x"], instruction=said)[0]["label"] for said in (None, "What is it?")] == [
         "y",
         "x",

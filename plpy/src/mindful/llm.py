@@ -170,6 +170,7 @@ class Call:
         }
 
     def _record(self, db: Database, turn: Turn, memory_ids: Sequence[int]) -> None:
+        """Add the call to `generation`, where that is wanted and the transaction may write."""
         if not _recorded(db):
             return
         columns = self._columns(turn, memory_ids)

@@ -27,10 +27,10 @@ class LlamaGenerator:
     def __init__(self, weights: Weights, context_length: int, threads: int) -> None:
         self.context_length = context_length
         self._weights = weights
-        self._threads = threads
-        self._scorer = Scorer(weights, threads)
         self._template = ChatTemplate(weights)
         self._signals = SignalReader(weights.vocabulary_size)
+        self._threads = threads
+        self._scorer = Scorer(weights, threads)
         params = llama.llama_context_default_params()
         params.n_ctx = context_length
         params.n_batch = params.n_ubatch = min(_BATCH, context_length)
@@ -107,6 +107,12 @@ class LlamaGenerator:
         log_total = logits.max() + np.log(np.exp(logits - logits.max()).sum())
         return [float(logits[self._weights.tokenize(text)[0]] - log_total) for text in candidates]
 
+    def serve(self, tenant: str) -> None:
+        """Say for whom the next calls are: how much of a prompt is cached would tell what another had asked."""
+        if tenant != self._tenant:
+            self._scorer.forget()
+        self._tenant = tenant
+
     def stream_many(
         self,
         prompts: Sequence[Sequence[int]],
@@ -133,12 +139,6 @@ class LlamaGenerator:
                 "Shorten it, or register the model with a larger option context_length.",
             )
         return self._scorer.score(tokens, after, interrupts)
-
-    def serve(self, tenant: str) -> None:
-        """Say for whom the next calls are: how much of a prompt is cached would tell what another had asked."""
-        if tenant != self._tenant:
-            self._scorer.forget()
-        self._tenant = tenant
 
     def close(self) -> None:
         """Give the memory back; a stream that is still suspended fails when it is resumed."""
