@@ -38,7 +38,7 @@ class PunctuationGenerator(ScriptedGenerator):
 def turns_of(*contents: str) -> list[Row]:
     """A session's messages, user and assistant in turn, oldest first."""
     return [
-        {"id": 100 + at, "role": ("user", "assistant")[at % 2], "content": content}
+        {"id": 100 + at, "turn": 1 + at, "role": ("user", "assistant")[at % 2], "content": content}
         for at, content in enumerate(contents)
     ]
 
@@ -54,7 +54,11 @@ def memories_of(*contents: str) -> list[Row]:
 
 
 def database(
-    turns: Sequence[Row] = (), memories: Sequence[Row] = (), of_session: str | None = "system", **options: Any
+    turns: Sequence[Row] = (),
+    memories: Sequence[Row] = (),
+    of_session: str | None = "system",
+    shown_from: int | None = None,
+    **options: Any,
 ) -> FakeDatabase:
     model = {"name": "s", "kind": "generator", "provider": "scripted", "source": "", "sha256": "cafe"}
 
@@ -71,6 +75,7 @@ def database(
             "session_start": [{"session_id": "s1"}],
             "from mindful.session": [{"session_id": "s1", "system_prompt": of_session}],
             "_session_turns": newest,
+            "_session_shown_from": [{"turn": shown_from}],
             "memory_recall": memories,
             "message_insert_many": stored,
             "insert into mindful.generation": [],
@@ -286,7 +291,9 @@ def test_memories_are_between_0_and_50(memories: Any) -> None:
 
 @given(st.lists(st.sampled_from(["user", "assistant", "system", "tool"]), max_size=8), st.integers(40, 90))
 def test_the_window_begins_with_a_question_and_shows_only_talk(roles: list[str], context_length: int) -> None:
-    turns = [{"id": at, "role": role, "content": "word " * 5} for at, role in enumerate(roles)]
+    turns = [
+        {"id": at, "turn": 1 + at, "role": role, "content": "word " * 5} for at, role in enumerate(roles)
+    ]
     messages = chat_of(database(turns, context_length=context_length)).context.messages()
     window = [message.role for message in messages[1:-1]]
     assert set(window) <= {"user", "assistant"}

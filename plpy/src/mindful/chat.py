@@ -14,6 +14,7 @@ from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError, UndefinedObjectError
 from mindful.llm import SYSTEM_PROMPT, Call, check_fits, sampling_of
 from mindful.ports import Database, Generator, Message, Row, Sampling
+from mindful.state import ConversationState
 
 LAYOUT = "Context:\n{memories}\n\nQuestion: {message}\nAnswer:"
 """How memories and message make one turn; the model's option `layout` replaces it. Memories stand in the user's turn,
@@ -24,8 +25,9 @@ _RELEVANT = 0.6
 """Share of the best memory's score that others must reach to be shown: weak ones mislead a small model."""
 _RELATED = 0.25
 """Cosine similarity below which a memory that shares no word with the message has nothing to do with it."""
-_WINDOW = 20
-"""Newest turns of a session that may be shown."""
+_WINDOW = 30
+"""Newest turns of a session that may be shown. When there are more, or they do not fit, half as many are: the prompt
+then begins alike for many turns, and what was computed of it is used again (docs/decisions.md)."""
 _MESSAGE_OVERHEAD = 8
 """Tokens that a chat template adds to a message, at most, in the models this was tried with."""
 
@@ -62,6 +64,11 @@ class Context:
             *(Message(part.role, part.content) for part in before),
             Message(last.role, with_notes(last.content, notes, self.layout)),
         ]
+
+    def next_messages(self, reply: str) -> list[Message]:
+        """Lay out what the next turn's prompt begins with: memories are shown for one turn only."""
+        told = [Message(part.role, part.content) for part in self.parts if part.part != "memory"]
+        return [*told, Message("assistant", reply), Message("user", "")]
 
 
 def quote(note: str) -> str:
@@ -174,25 +181,33 @@ class Chat:
         self.session_id = str(session["session_id"])
         self._new_message = message
         turns: Sequence[Row] = db.rows(
-            "select id, role, content from mindful._session_turns($1, $2)",
+            "select id, turn, role, content from mindful._session_turns($1, $2)",
             ("uuid", "integer"),
-            (self.session_id, _WINDOW),
+            (self.session_id, _WINDOW + 2),  # the pending message, and one that tells there are more
         )
         if message is None:
             message, turns = self._pending(turns)
-        self.context = self._build(session, turns, message, sampling, memories)
+        self._shown_from: int | None = None
+        self.context = self._build(session, self._since(turns), message, sampling, memories)
         tokens = self._generator.encode(self.context.messages())
         check_fits(tokens, self._generator)
         self._call = Call(self._spec, self._generator, tokens, sampling)
+        self._tokens, self._anew = tokens, sampling.seed is not None
+        self._state = ConversationState(db, self._spec, self._generator, self.session_id)
         self._message_id: int | None = None
 
     def run(self) -> Iterator[str]:
         """Yield the reply as it is made, then store both turns."""
+        if not self._anew:
+            self._state.restore(self._tokens)
         reply = ""
         for piece in self._call.run(self._db, self.context.memory_ids):
             reply += piece
             yield piece
+        # A reply of nothing but an end token is still a turn.
+        reply = reply.strip() or "..."
         self._store(reply)
+        self._state.keep(self._generator.encode(self.context.next_messages(reply)))
 
     def outcome(self) -> dict[str, Any]:
         """Tell the rest of a finished chat, as columns of `chat_detail`."""
@@ -245,17 +260,31 @@ class Chat:
         recalled = _fitting(self._recall(message, shown, memories), room // 3 - generator.count(layout))
         if recalled:
             room -= generator.count(layout) + sum(part.tokens for part in recalled)
-        window = _fitting(
-            (
-                _part(generator, "turn", row["role"], row["content"], row["id"])
-                for row in turns
-                if row["role"] in ("user", "assistant")
-            ),
-            room,
-        )[::-1]
-        while window and window[0].role == "assistant":  # templates want the user to begin
-            window = window[1:]
+        window = self._window(turns, room)[::-1]
         return Context([first, *recalled, *window, last], layout)
+
+    def _since(self, turns: Sequence[Row]) -> list[Row]:
+        """Take the turns from where the last reply's window began; all, if that is not known."""
+        shown_from = self._db.one(
+            "select mindful._session_shown_from($1, $2) as turn",
+            ("uuid", "text"),
+            (self.session_id, self._spec.name),
+        )["turn"]
+        return [turn for turn in turns if turn["turn"] >= (shown_from or 1)]
+
+    def _window(self, turns: Sequence[Row], room: int) -> list[Part]:
+        """Choose the turns that are shown, newest first: all while they fit, then half as many at once."""
+        talk = [turn for turn in turns if turn["role"] in ("user", "assistant")]
+        window = self._fitting_turns(talk[:_WINDOW], room)
+        if len(window) < len(talk):
+            window = _from_user(self._fitting_turns(talk[: _WINDOW // 2], room // 2)) or window
+        window = _from_user(window)
+        self._shown_from = talk[len(window) - 1]["turn"] if window else None
+        return window
+
+    def _fitting_turns(self, turns: Sequence[Row], room: int) -> list[Part]:
+        parts = (_part(self._generator, "turn", turn["role"], turn["content"], turn["id"]) for turn in turns)
+        return _fitting(parts, room)
 
     def _recall(self, message: str, shown: set[int], memories: int) -> Iterator[Part]:
         if memories == 0:
@@ -282,10 +311,8 @@ class Chat:
     def _store(self, reply: str) -> None:
         outcome = self.outcome()
         metadata = {key: outcome[key] for key in ("model", "confidence", "action", "memory_ids")}
-        # A reply of nothing but an end token is still a turn.
-        turns: list[dict[str, Any]] = [
-            {"role": "assistant", "content": reply.strip() or "...", "metadata": metadata}
-        ]
+        metadata["shown_from"] = self._shown_from
+        turns: list[dict[str, Any]] = [{"role": "assistant", "content": reply, "metadata": metadata}]
         if self._new_message is not None:
             turns.insert(0, {"role": "user", "content": self._new_message})
         ids = self._db.rows(
@@ -320,3 +347,10 @@ def _fitting(parts: Iterator[Part], room: int) -> list[Part]:
             break
         kept.append(part)
     return kept
+
+
+def _from_user(window: list[Part]) -> list[Part]:
+    """Drop the oldest parts, the list's last, up to a user's: templates want the user to begin."""
+    while window and window[-1].role == "assistant":
+        window = window[:-1]
+    return window

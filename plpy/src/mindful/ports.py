@@ -32,6 +32,9 @@ class Database(Interrupts, Protocol):
     def warning(self, message: str, hint: str) -> None:
         """Tell the client something that is not an error."""
 
+    def secret(self) -> bytes:
+        """Return a key of 32 bytes that every process of this server has, and nobody can read by SQL."""
+
 
 @dataclass(frozen=True)
 class Message:
@@ -74,6 +77,23 @@ class Generator(Protocol):
     """A loaded language model."""
 
     context_length: int
+    state_format: str | None
+    """What a saved state depends on beside the registered model and the tokens; None: states cannot be saved."""
+
+    def serve(self, tenant: str) -> None:
+        """Work for a tenant from now on; what was evaluated for another is forgotten."""
+
+    def held(self, tokens: Sequence[int]) -> int:
+        """Count how many tokens, from the first, need no evaluation."""
+
+    def save(self, first: int, last: int) -> bytes:
+        """Return the state of the held tokens at first <= position < last."""
+
+    def load(self, first: int, tokens: Sequence[int], state: bytes) -> bool:
+        """Hold tokens from position `first` on by the state that was saved of them; whether that could be done.
+
+        The state must be known to be what this server saved of these tokens, at this position, in this format.
+        """
 
     def count(self, text: str) -> int:
         """Count the tokens of a text, without special tokens."""

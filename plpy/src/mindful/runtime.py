@@ -32,7 +32,9 @@ def loaded() -> list[Loaded]:
 def generator(db: Database, name: str | None) -> tuple[ModelSpec, Generator]:
     """Return the named generator, or the default one, loading it at its first use."""
     spec = find(db, "generator", name)
-    return spec, _load(spec)  # type: ignore[return-value]
+    model: Generator = _load(spec)  # type: ignore[assignment]
+    model.serve(db.one("select mindful._tenant() as tenant")["tenant"])
+    return spec, model
 
 
 def embedder(db: Database, name: str | None) -> tuple[ModelSpec, Embedder]:

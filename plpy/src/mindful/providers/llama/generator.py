@@ -10,6 +10,7 @@ from typing import Any
 
 from mindful.errors import CorruptedModelError
 from mindful.ports import Completion, Interrupts, Message, Sampling
+from mindful.providers.llama import state as kv
 from mindful.providers.llama.library import ABORTED, last_error, llama, np
 from mindful.providers.llama.signals import SignalReader
 from mindful.providers.llama.template import ChatTemplate
@@ -32,6 +33,7 @@ class LlamaGenerator:
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_ENABLED
         params.no_perf = True
+        params.n_seq_max, params.kv_unified = kv.SEQUENCES, True
         self._context = llama.llama_init_from_model(weights.model, params)
         if not self._context:
             raise CorruptedModelError(
@@ -44,6 +46,31 @@ class LlamaGenerator:
         self._cached: list[int] = []  # the tokens whose keys and values the cache holds
         self._holder: object = None  # the stream that evaluated last
         self._slow = False
+        self._tenant: str | None = None
+        self.state_format = kv.format_of(weights, context_length)
+
+    def serve(self, tenant: str | None) -> None:
+        """Work for a tenant from now on: a prefix served from another's cache would tell that they had said it."""
+        if tenant != self._tenant:
+            self._keep(0)
+            self._holder, self._tenant = None, tenant
+
+    def held(self, tokens: Sequence[int]) -> int:
+        """Count how many tokens, from the first, the cache holds."""
+        return _common_prefix(self._cached, tokens)
+
+    def save(self, first: int, last: int) -> bytes:
+        """Return the state of the held tokens at first <= position < last."""
+        return kv.take(self._context, first, last)
+
+    def load(self, first: int, tokens: Sequence[int], state: bytes) -> bool:
+        """Hold tokens from position `first` on by their state."""
+        self._holder = None
+        self._keep(first)
+        loaded = len(self._cached) == first and kv.give(self._context, state)
+        if loaded:
+            self._cached.extend(tokens)
+        return loaded
 
     def count(self, text: str) -> int:
         """Count the tokens of a text, without special tokens."""
@@ -62,7 +89,7 @@ class LlamaGenerator:
         self, tokens: Sequence[int], sampling: Sampling, completion: Completion, interrupts: Interrupts
     ) -> Iterator[str]:
         """Continue the tokens, yielding text as it is made."""
-        started = time.perf_counter()
+        started, tenant = time.perf_counter(), self._tenant
         context, text, holder = list(tokens), TextStream(sampling.stop), object()
         completion.prompt_tokens = len(context)
         # Batch shapes differ with a warm cache and with them the last bits of the logits: a seed asks for repetition.
@@ -71,6 +98,7 @@ class LlamaGenerator:
         with _sampler(sampling) as sampler:
             for _ in range(min(sampling.max_tokens, self.context_length - len(context))):
                 if self._holder is not holder:  # another stream of this backend ran while ours was suspended
+                    self.serve(tenant)
                     self._evaluate(context, interrupts)
                     self._holder = holder
                 token: int = llama.llama_sampler_sample(sampler, self._context, -1)
