@@ -9,7 +9,7 @@ create unlogged table kv_state (
     tokens integer[] not null,
     state bytea not null,
     mac bytea not null,
-    used_at timestamptz not null default now(),
+    used_at timestamptz not null default clock_timestamp(),
     primary key (tenant, session_id, model, first),
     foreign key (tenant, session_id) references session on delete cascade
 ) with (
@@ -112,17 +112,17 @@ comment on function _kv_state_write(uuid, text, integer, text, integer[], bytea,
 
 create function _kv_state_evict() returns bigint
 language sql volatile parallel unsafe security definer
-set search_path = pg_catalog, mindful, pg_temp
 begin atomic
     with conversation as (
-        select k.tenant, k.session_id, k.model, max(k.used_at) as used_at,
-            sum(pg_catalog.octet_length(k.state)) as bytes
+        select k.tenant, k.session_id, k.model, pg_catalog.max(k.used_at) as used_at,
+            pg_catalog.sum(pg_catalog.octet_length(k.state)) as bytes
         from mindful.kv_state k
         group by k.tenant, k.session_id, k.model
     ),
     running as (
-        select c.*, sum(c.bytes) over (partition by c.tenant order by c.used_at desc, c.session_id, c.model) as tenant_bytes,
-            sum(c.bytes) over (order by c.used_at desc, c.tenant, c.session_id, c.model) as total_bytes
+        select c.*,
+            pg_catalog.sum(c.bytes) over (partition by c.tenant order by c.used_at desc, c.session_id, c.model) as tenant_bytes,
+            pg_catalog.sum(c.bytes) over (order by c.used_at desc, c.tenant, c.session_id, c.model) as total_bytes
         from conversation c
     ),
     -- Rows that a running transaction adds to or removes are its business.
@@ -140,7 +140,7 @@ begin atomic
         where k.tenant = e.tenant and k.session_id = e.session_id and k.model = e.model and k.first = e.first
         returning 1
     )
-    select count(*) from deleted;
+    select pg_catalog.count(*) from deleted;
 end;
 comment on function _kv_state_evict() is
 'Deletes the states of the conversations that were used longest ago, as far as those of a tenant or of all exceed their limits, and returns the number of parts. It runs with the rights of the extension''s owner, as the limit of all concerns every tenant, and whoever calls it can reach no more than the limits ask for.';

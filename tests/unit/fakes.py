@@ -17,7 +17,7 @@ class FakeDatabase:
     """
 
     def __init__(self, answers: Mapping[str, Answer]) -> None:
-        self.answers: dict[str, Answer] = {"_tenant() as tenant": [{"tenant": "ana"}]} | dict(answers)
+        self.answers: dict[str, Answer] = dict(answers) | {"_tenant() as tenant": [{"tenant": "ana"}]}
         self.asked: list[tuple[str, Sequence[Any]]] = []
         self.checks = 0
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -126,6 +127,36 @@ def test_the_newest_turns_that_fit_are_shown_from_a_question_on() -> None:
     parts = shown(chat_of(database(turns, context_length=128)))
     kept = [content.split()[0] for part, content in parts if part == "turn"]
     assert kept == ["turn8", "turn9"]
+
+
+def test_all_turns_are_shown_up_to_30_and_then_the_newest_half_of_that() -> None:
+    for said, first in ((29, 1), (30, 1), (31, 17), (60, 47)):
+        turns = turns_of(*(f"turn{at}" for at in range(1, said + 1)))
+        conversation = chat_of(database(turns))
+        assert shown(conversation)[1] == ("turn", f"turn{first}"), said
+
+
+def test_the_window_stays_where_the_last_replys_began_until_it_is_full() -> None:
+    """A conversation of 40 exchanges: what comes before the message changes its beginning seldom."""
+    said: list[str] = []
+    beginnings: list[str] = []
+    shown_from = None
+    for number in range(40):
+        db = database(turns_of(*said), shown_from=shown_from, context_length=1000)
+        conversation = chat_of(db, f"q{number} " + "word " * 10)
+        list(conversation.run())
+        ((_, stored),) = db.arguments_of("message_insert_many")
+        shown_from = json.loads(stored)[-1]["metadata"]["shown_from"]
+        said += [f"q{number} " + "word " * 10, "a " + "word " * 20]
+        window = [part for part in conversation.context.parts if part.part == "turn"]
+        beginnings.append(window[0].content.split()[0] if window else "")
+    assert sum(a != b for a, b in itertools.pairwise(beginnings[1:])) == 3
+
+
+def test_what_the_next_prompt_begins_with_has_the_reply_and_no_notes() -> None:
+    db = database(turns_of("q1", "a1"), memories_of("m1"))
+    messages = chat_of(db, "q2").context.next_messages("a2")
+    assert [message.content for message in messages] == ["system", "q1", "a1", "q2", "a2", ""]
 
 
 @given(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,22 +193,18 @@ class Chat:
         tokens = self._generator.encode(self.context.messages())
         check_fits(tokens, self._generator)
         self._call = Call(self._spec, self._generator, tokens, sampling)
-        self._tokens, self._anew = tokens, sampling.seed is not None
+        self._tokens, self._sampling = tokens, sampling
         self._state = ConversationState(db, self._spec, self._generator, self.session_id)
         self._message_id: int | None = None
 
     def run(self) -> Iterator[str]:
         """Yield the reply as it is made, then store both turns."""
-        if not self._anew:
-            self._state.restore(self._tokens)
+        self._prepare()
         reply = ""
         for piece in self._call.run(self._db, self.context.memory_ids):
             reply += piece
             yield piece
-        # A reply of nothing but an end token is still a turn.
-        reply = reply.strip() or "..."
-        self._store(reply)
-        self._state.keep(self._generator.encode(self.context.next_messages(reply)))
+        self._finish(reply)
 
     def outcome(self) -> dict[str, Any]:
         """Tell the rest of a finished chat, as columns of `chat_detail`."""
@@ -274,17 +271,18 @@ class Chat:
 
     def _window(self, turns: Sequence[Row], room: int) -> list[Part]:
         """Choose the turns that are shown, newest first: all while they fit, then half as many at once."""
-        talk = [turn for turn in turns if turn["role"] in ("user", "assistant")]
-        window = self._fitting_turns(talk[:_WINDOW], room)
-        if len(window) < len(talk):
-            window = _from_user(self._fitting_turns(talk[: _WINDOW // 2], room // 2)) or window
-        window = _from_user(window)
-        self._shown_from = talk[len(window) - 1]["turn"] if window else None
+        parts = [
+            _part(self._generator, "turn", turn["role"], turn["content"], turn["id"])
+            for turn in turns
+            if turn["role"] in ("user", "assistant")
+        ]
+        parts = [part for part in parts if part.tokens <= room]  # one that would never fit hides no other
+        window = _from_user(_first(parts[:_WINDOW], room))
+        if len(window) < len(_from_user(parts)):
+            window = _from_user(_first(parts[: _WINDOW // 2], room // 2)) or window
+        if window:
+            self._shown_from = next(turn["turn"] for turn in turns if turn["id"] == window[-1].memory_id)
         return window
-
-    def _fitting_turns(self, turns: Sequence[Row], room: int) -> list[Part]:
-        parts = (_part(self._generator, "turn", turn["role"], turn["content"], turn["id"]) for turn in turns)
-        return _fitting(parts, room)
 
     def _recall(self, message: str, shown: set[int], memories: int) -> Iterator[Part]:
         if memories == 0:
@@ -307,6 +305,18 @@ class Chat:
             if row["score"] < _RELEVANT * kept[0]["score"]:
                 break
             yield _part(self._generator, "memory", "user", row["content"], row["id"], row["score"])
+
+    def _prepare(self) -> None:
+        # A seed asks for the same text again: its prompt is evaluated anew.
+        if self._sampling.seed is None:
+            self._state.restore(self._tokens)
+
+    def _finish(self, reply: str) -> None:
+        # A reply of nothing but an end token is still a turn.
+        reply = reply.strip() or "..."
+        self._store(reply)
+        with contextlib.suppress(InvalidParameterError):  # a template need not like what comes next
+            self._state.keep(self._generator.encode(self.context.next_messages(reply)))
 
     def _store(self, reply: str) -> None:
         outcome = self.outcome()
@@ -335,15 +345,17 @@ def _part(
     return Part(part, role, content, generator.count(shown) + _MESSAGE_OVERHEAD, memory_id, score)
 
 
-def _fitting(parts: Iterator[Part], room: int) -> list[Part]:
-    """Take parts, best or newest first, for as long as they fit; one that would never fit hides no other."""
+def _fitting(parts: Iterable[Part], room: int) -> list[Part]:
+    """Take parts, best first, for as long as they fit; one that would never fit hides no other."""
+    return _first((part for part in parts if part.tokens <= room), room)
+
+
+def _first(parts: Iterable[Part], room: int) -> list[Part]:
+    """Take the first parts, as many as fit."""
     kept: list[Part] = []
-    left = room
     for part in parts:
-        if part.tokens > room:
-            continue
-        left -= part.tokens
-        if left < 0:
+        room -= part.tokens
+        if room < 0:
             break
         kept.append(part)
     return kept
