@@ -30,12 +30,11 @@ alter table model enable row level security;
 alter table model force row level security;
 create policy use on model for select using (
     exists (
-        select from pg_catalog.pg_roles r
-        where r.rolname = any (granted_to || '{mindful_admin}'::text[]) and pg_catalog.pg_has_role(r.oid, 'usage')
+        select from pg_catalog.unnest(granted_to || '{mindful_admin}'::text[]) r (name)
+        where pg_catalog.pg_has_role(pg_catalog.to_regrole(pg_catalog.quote_ident(r.name))::oid, 'usage')
     )
 );
 create policy administer on model to mindful_admin using (true) with check (true);
-create policy figures on model for select to mindful_reader using (true);
 select pg_catalog.pg_extension_config_dump('mindful.model', '');
 
 create function _model_find(kind text, name text)
@@ -90,7 +89,7 @@ begin
 end
 $$;
 comment on function model_default_set(text) is
-'Makes a model the default of its kind, for all who may use it. For administrators. Error 42704: no such model.';
+'Makes a model the default of its kind, for all who may use it. For administrators. Memories keep the embeddings of the embedder that was the default when they were written; UPDATE mindful.memory SET content = content gives a tenant''s own those of the new one. Error 42704: no such model.';
 
 create function model_unload(name text default null) returns integer
 language plpython3u volatile parallel unsafe security invoker

@@ -20,6 +20,7 @@ create table generation (
     token_logprobs real[] not null,
     role text not null default current_user,
     created_at timestamptz not null default now(),
+    slot_wait_ms real not null default 0,
     primary key (tenant, id),
     foreign key (tenant, parent_id) references generation on delete set null (parent_id)
 );
@@ -27,14 +28,15 @@ comment on table generation is 'One row per call of a generator: what it cost an
 comment on column generation.parent_id is 'The generation that this one is a second attempt at, or a review of.';
 comment on column generation.memory_ids is 'The memories that the prompt showed.';
 comment on column generation.cached_tokens is 'Prompt tokens that did not have to be evaluated, as this connection had seen them before.';
+comment on column generation.slot_wait_ms is 'How long the call waited for a slot (see the setting model_slots), before and while it ran.';
 comment on column generation.confidence is 'exp of the mean log-probability of the tokens: ranks answers, but is not calibrated.';
 comment on column generation.signals is 'Log-probabilities (nats), entropies (nats) and margins of the tokens, summed up; see llm_generate_detail.';
 comment on column generation.token_logprobs is 'Log-probability (nats) of each sampled token, the end token included, at temperature 1.';
 
 alter table generation enable row level security;
 alter table generation force row level security;
-create policy own on generation using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
-create policy figures on generation for select to mindful_reader using ((select mindful._reads_all()));
+create policy own on generation using (tenant = (select mindful._tenant()))
+    with check (tenant = (select mindful._tenant()) and role = current_user);
 select pg_catalog.pg_extension_config_dump('mindful.generation', '');
 select pg_catalog.pg_extension_config_dump('mindful.generation_id_seq', '');
 

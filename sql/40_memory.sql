@@ -2,7 +2,7 @@ create table session (
     tenant text not null default _tenant(),
     session_id uuid not null default gen_random_uuid(),
     title text,
-    system_prompt text,
+    system_prompt text check (octet_length(system_prompt) <= 262144),
     metadata jsonb not null default '{}' check (jsonb_typeof(metadata) = 'object'),
     created_at timestamptz not null default now(),
     primary key (tenant, session_id)
@@ -44,12 +44,15 @@ create table memory_term (
     length integer not null,
     primary key (tenant, lexeme, id) include (frequency, length)
 );
+-- Statistics are of all tenants, and estimates would tell which words others use.
+alter table memory_term alter column lexeme set statistics 0;
+alter table memory alter column source set statistics 0;
 comment on table memory_term is 'Which memory holds which lexeme, how often, and how many lexemes it has in all.';
 
--- Concurrent writers of one tenant meet in a row only where their process numbers collide.
+-- Writers never wait for one another: each adds to a row that nobody else is adding to, or to a new one.
 create table memory_count (
     tenant text not null default _tenant(),
-    shard smallint not null,
+    shard bigint generated always as identity,
     memories bigint not null,
     lexemes bigint not null,
     primary key (tenant, shard)
@@ -68,13 +71,12 @@ begin
     end loop;
 end
 $do$;
-create policy figures on session for select to mindful_reader using ((select mindful._reads_all()));
-create policy figures on memory for select to mindful_reader using ((select mindful._reads_all()));
 select pg_catalog.pg_extension_config_dump('mindful.session', '');
 select pg_catalog.pg_extension_config_dump('mindful.memory', '');
 select pg_catalog.pg_extension_config_dump('mindful.memory_id_seq', '');
 select pg_catalog.pg_extension_config_dump('mindful.memory_term', '');
 select pg_catalog.pg_extension_config_dump('mindful.memory_count', '');
+select pg_catalog.pg_extension_config_dump('mindful.memory_count_shard_seq', '');
 
 create function _terms(content text) returns table (lexeme text, frequency integer, length integer)
 language sql immutable parallel safe security invoker
@@ -101,7 +103,12 @@ declare
     relation text := mindful._embedding_table(model);
     vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
 begin
-    -- A new name cannot have a table, unless an extension that was dropped left its own: those are no members of it.
+    -- A dropped extension leaves its embedding tables, which are no members of it, without what tied them to memory.
+    if exists (select from pg_constraint c
+        where c.conrelid = to_regclass(format('mindful.%I', relation)) and c.confrelid = 'mindful.memory'::regclass)
+    then
+        perform mindful._raise('42710', format('there is a table %s already', relation), 'It holds another model''s vectors.');
+    end if;
     execute format('drop table if exists mindful.%I', relation);
     execute format('create table mindful.%I (
         tenant text not null default mindful._tenant(),
@@ -110,7 +117,6 @@ begin
         content_hash text not null,
         primary key (tenant, id),
         foreign key (tenant, id) references mindful.memory on delete cascade)', relation, vector_schema, dims);
-    execute format('create index on mindful.%I using hnsw (embedding %s.vector_cosine_ops)', relation, vector_schema);
     execute format('alter table mindful.%I enable row level security', relation);
     execute format('alter table mindful.%I force row level security', relation);
     execute format('create policy own on mindful.%I using (tenant = (select mindful._tenant()))
@@ -136,19 +142,33 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
-    if tg_op in ('UPDATE', 'DELETE') then
+    if tg_op = 'DELETE' then
         delete from mindful.memory_term t
         using old_rows o, mindful._terms(o.content) d
         where t.tenant = o.tenant and t.id = o.id and t.lexeme = d.lexeme;
         perform mindful._memory_count_add(o.tenant, -count(*), -sum(mindful._length(o.content)))
         from old_rows o group by o.tenant;
-    end if;
-    if tg_op in ('UPDATE', 'INSERT') then
+    elsif tg_op = 'INSERT' then
         insert into mindful.memory_term (tenant, lexeme, id, frequency, length)
         select n.tenant, d.lexeme, n.id, d.frequency, d.length
         from new_rows n, mindful._terms(n.content) d;
         perform mindful._memory_count_add(n.tenant, count(*), sum(mindful._length(n.content)))
         from new_rows n group by n.tenant;
+    else
+        delete from mindful.memory_term t
+        using old_rows o
+        join new_rows n on n.tenant = o.tenant and n.id = o.id and n.content <> o.content,
+            mindful._terms(o.content) d
+        where t.tenant = o.tenant and t.id = o.id and t.lexeme = d.lexeme;
+        insert into mindful.memory_term (tenant, lexeme, id, frequency, length)
+        select n.tenant, d.lexeme, n.id, d.frequency, d.length
+        from new_rows n
+        join old_rows o on o.tenant = n.tenant and o.id = n.id and o.content <> n.content,
+            mindful._terms(n.content) d;
+        perform mindful._memory_count_add(n.tenant, 0, sum(mindful._length(n.content) - mindful._length(o.content)))
+        from new_rows n
+        join old_rows o on o.tenant = n.tenant and o.id = n.id and o.content <> n.content
+        group by n.tenant;
     end if;
     return null;
 end
@@ -163,15 +183,28 @@ end;
 comment on function _length(text) is 'Number of lexemes in a text.';
 
 create function _memory_count_add(tenant text, memories bigint, lexemes numeric) returns void
-language sql volatile parallel unsafe security invoker
-begin atomic
-    insert into mindful.memory_count as c (tenant, shard, memories, lexemes)
-    values (_memory_count_add.tenant, pg_catalog.pg_backend_pid() % 16, _memory_count_add.memories,
-        _memory_count_add.lexemes)
-    on conflict on constraint memory_count_pkey do update
-        set memories = c.memories + excluded.memories, lexemes = c.lexemes + excluded.lexemes;
-end;
-comment on function _memory_count_add(text, bigint, numeric) is 'Adds to a tenant''s counts.';
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    -- Under a snapshot that is older than another's change of the row, even a free row cannot be updated.
+    if current_setting('transaction_isolation') = 'read committed' then
+        update mindful.memory_count c
+        set memories = c.memories + _memory_count_add.memories, lexemes = c.lexemes + _memory_count_add.lexemes
+        where c.tenant = _memory_count_add.tenant and c.shard = (
+            select f.shard from mindful.memory_count f
+            where f.tenant = _memory_count_add.tenant
+            order by f.shard limit 1 for update skip locked
+        );
+        if found then
+            return;
+        end if;
+    end if;
+    insert into mindful.memory_count (tenant, memories, lexemes)
+    values (_memory_count_add.tenant, _memory_count_add.memories, _memory_count_add.lexemes);
+end
+$$;
+comment on function _memory_count_add(text, bigint, numeric) is 'Adds to a tenant''s counts, without waiting for other writers.';
 
 -- pg_dump's scripts turn row_security off: restored rows come with their embeddings and terms.
 create trigger embed_inserted after insert on memory referencing new table as new_rows
@@ -252,7 +285,7 @@ begin atomic
     returning id;
 end;
 comment on function memory_insert(text, text, jsonb, text, text) is
-'Remembers a text and returns its id. Kinds: fact, document, summary, reflection (messages come by message_insert). It is embedded and indexed in the same transaction. Errors: 22004 (NULL), 22023 (empty text, unknown kind), 54000 (over 262144 bytes), 23505 (source and source_key taken).';
+'Remembers a text and returns its id. Kinds: fact, document, summary, reflection (messages come by message_insert). It is indexed and, if there is a default embedder, embedded in the same transaction. Errors: 22004 (NULL), 22023 (empty text, unknown kind), 54000 (over 262144 bytes), 23505 (source and source_key taken).';
 
 create function memory_insert_many(memories jsonb) returns setof bigint
 language sql volatile parallel unsafe security invoker
@@ -270,6 +303,42 @@ end;
 comment on function memory_insert_many(jsonb) is
 'Remembers an array of objects with the fields of memory_insert, embedded in batches, and returns their ids in order. All or none: the error names the element. Errors as memory_insert.';
 
+create function _memory_total() returns table (memories double precision, mean_length double precision)
+language sql stable parallel safe security invoker
+begin atomic
+    select coalesce(pg_catalog.sum(c.memories), 0)::double precision,
+        (pg_catalog.sum(c.lexemes) / nullif(pg_catalog.sum(c.memories), 0))::double precision
+    from mindful.memory_count c
+    where c.tenant = (select mindful._tenant());
+end;
+comment on function _memory_total() is 'How many memories the tenant has, and how many lexemes they have in the mean.';
+
+create function memory_index_create(tenant text, model text default null) returns text
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    chosen text := (
+        select m.name from mindful.model m
+        where m.kind = 'embedder' and (m.name = memory_index_create.model or memory_index_create.model is null and m.is_default)
+    );
+    index_name text := 'embedding_' || left(md5(format('%s %s', chosen, tenant)), 16);
+begin
+    if tenant is null then
+        perform mindful._raise('22004', 'tenant is null', 'Name the tenant whose memories are to be indexed.');
+    elsif chosen is null then
+        perform mindful._raise('42704', format('there is no embedder %s', coalesce(quote_literal(model), 'by default')),
+            'Embedders are listed in mindful.model.');
+    end if;
+    execute format('create index %I on mindful.%I using hnsw (embedding %s.vector_cosine_ops) where tenant = %L',
+        index_name, mindful._embedding_table(chosen),
+        (select extnamespace::regnamespace from pg_extension where extname = 'vector'), tenant);
+    return index_name;
+end
+$$;
+comment on function memory_index_create(text, text) is
+'Makes an HNSW index on one tenant''s embeddings by an embedder (NULL: the default one), and returns its name. Without one, recall compares a query with all of a tenant''s embeddings, which is exact and takes some 1.5 ms a thousand; with tens of thousands an index pays. For administrators. Every tenant has an index of its own: one index for all would let users find out, by steering the planner, what others remember. Errors: 22004, 42704 (no such embedder), 42P07 (made already).';
+
 create function _memory_nearest(query text, candidates integer, kinds text[])
 returns table (id bigint, similarity double precision)
 language plpgsql stable parallel restricted security invoker rows 100
@@ -283,41 +352,42 @@ begin
     if embedder is null then  -- full text alone, then
         return;
     end if;
+    -- The tenant as a constant: an index of its own is found by it.
     return query execute format('
         select e.id, 1 - (e.embedding operator(%1$s.<=>) $1::%1$s.vector)
         from mindful.%2$I e join mindful.memory m on m.tenant = e.tenant and m.id = e.id
-        where $2 is null or m.kind = any ($2)
+        where e.tenant = %3$L and ($2 is null or m.kind = any ($2))
         order by e.embedding operator(%1$s.<=>) $1::%1$s.vector
-        limit $3', vector_schema, mindful._embedding_table(embedder))
+        limit $3', vector_schema, mindful._embedding_table(embedder), mindful._tenant())
     using mindful.llm_embed(query, embedder)::text, kinds, candidates;
 end
 $$;
 comment on function _memory_nearest(text, integer, text[]) is
-'The memories whose embeddings by the default embedder are nearest to the query''s, by cosine similarity.';
+'The memories whose embeddings by the default embedder are nearest to the query''s, by cosine similarity: exactly, or by the tenant''s HNSW index where it has one.';
 
 create function _memory_lexical(query text, candidates integer, kinds text[])
 returns table (id bigint, bm25 double precision)
 language sql stable parallel safe security invoker rows 100
 begin atomic
-    with total as (
-        select pg_catalog.sum(c.memories)::double precision as memories,
-            pg_catalog.sum(c.lexemes) / nullif(pg_catalog.sum(c.memories), 0)::double precision as mean_length
-        from mindful.memory_count c
-        where c.tenant = (select mindful._tenant())
-    ),
-    posting as (
-        select t.id, t.frequency, t.length, pg_catalog.count(*) over (partition by t.lexeme) as memories
-        from mindful.memory_term t
-        where t.tenant = (select mindful._tenant())
-            and t.lexeme = any (array(select q.lexeme from mindful._terms(query) q))
+    with term as (
+        select q.lexeme, total.mean_length,
+            pg_catalog.ln(1 + (total.memories - holders.n + 0.5::double precision) / (holders.n + 0.5::double precision)) as idf
+        from mindful._memory_total() total,
+            mindful._terms(query) q,
+            lateral (
+                select pg_catalog.count(*)::double precision as n
+                from mindful.memory_term t
+                where t.tenant = (select mindful._tenant()) and t.lexeme = q.lexeme
+            ) holders
     )
     select p.id,
         pg_catalog.sum(
-            pg_catalog.ln(1 + (total.memories - p.memories + 0.5) / (p.memories + 0.5))
-            * p.frequency * 2.2 / (p.frequency + 1.2 * (0.25 + 0.75 * p.length / total.mean_length))
+            q.idf * p.frequency * 2.2::double precision
+            / (p.frequency + 1.2::double precision
+                * (0.25::double precision + 0.75::double precision * p.length / q.mean_length))
         ) as bm25
-    from posting p
-    cross join total
+    from term q
+    join mindful.memory_term p on p.tenant = (select mindful._tenant()) and p.lexeme = q.lexeme
     where kinds is null
         or exists (select from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = p.id and m.kind = any (kinds))
     group by p.id
@@ -325,7 +395,7 @@ begin atomic
     limit candidates;
 end;
 comment on function _memory_lexical(text, integer, text[]) is
-'The memories that share lexemes with the query, by Okapi BM25 with k1 = 1.2 and b = 0.75 (Robertson and Zaragoza 2009, with the inverse document frequency of Lucene).';
+'The memories that share lexemes with the query, by Okapi BM25 with k1 = 1.2 and b = 0.75 (Robertson and Zaragoza 2009, with the inverse document frequency of Lucene). A lexeme counts at most 255 times in a text, as in tsvector.';
 
 create function memory_recall(query text, k integer default 5, kinds text[] default null)
 returns table (
@@ -358,7 +428,8 @@ begin atomic
         select l.id, l.bm25, l.bm25 / pg_catalog.max(l.bm25) over () as share
         from argument a, mindful._memory_lexical(a.query, 50 + 2 * a.k, kinds) l
     ),
-    fused as (
+    -- Joined before memory is: a coalesce is not leakproof, so under row-level security it never reaches an index.
+    fused as materialized (
         select id, 0.4 * coalesce(d.share, case when d.id is null then 0 else 1 end) + 0.6 * coalesce(l.share, 0) as score,
             d.similarity, l.bm25
         from dense d

@@ -53,32 +53,46 @@ comment on function _attachment_delete(text, text[]) is 'Forgets the memories of
 create function memory_attach(relation regclass, content text, mode text default 'sync') returns bigint
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO'
+set intervalstyle = 'postgres'
+set extra_float_digits = 1
+set bytea_output = 'hex'
+set client_min_messages = warning
 as $$
 declare
     target pg_class := (select c from pg_class c where c.oid = relation);
     schema_name name := (select n.nspname from pg_namespace n where n.oid = target.relnamespace);
     full_name text := mindful._relation_name(relation);
-    function_name text := left(target.relname, 50) || '_remember';
+    function_name text := format('remember_%s', md5(full_name));
     key text;
+    body text;
     event text;
+    keys text[];
+    contents text[];
     remembered bigint;
 begin
     perform mindful._text_argument('content', content);
     -- Tables that were dropped while they were attached.
-    with gone as (
+    for full_name in
         delete from mindful.attachment a
         where a.tenant = mindful._tenant() and not exists (select from pg_class c where c.oid = a.relation)
         returning a.source
-    )
-    select count(mindful._attachment_delete(g.source, null)) into remembered from gone g;
+    loop
+        perform mindful._attachment_delete(full_name, null);
+        execute format('drop function if exists %I.%I()', (parse_ident(full_name))[1], 'remember_' || md5(full_name));
+    end loop;
+    full_name := mindful._relation_name(relation);
     if relation is null then
         perform mindful._raise('22004', 'relation is null', 'Name a table.');
-    elsif target.relkind not in ('r', 'p') then
-        perform mindful._raise('42809', format('%s is not a table', full_name), 'Attach the tables that it is made of.');
+    elsif target.relkind <> 'r' then
+        perform mindful._raise('42809', format('%s is not an ordinary table', full_name),
+            'Attach the tables or partitions that hold its rows.');
     elsif schema_name = 'mindful' then
         perform mindful._raise('42809', format('%s belongs to mindful', full_name), 'Attach a table of an application.');
-    elsif not pg_has_role(target.relowner, 'usage') then
-        perform mindful._raise('42501', format('you do not own %s', full_name), 'Only its owner can attach a table.');
+    elsif target.relowner <> current_user::regrole then
+        perform mindful._raise('42501', format('%s is owned by %s', full_name, target.relowner::regrole),
+            'Only its owner can attach a table: SET ROLE to the owner first.');
     elsif mode is distinct from 'sync' then
         perform mindful._raise('22023', format('mode is %s', coalesce(quote_literal(mode), 'null')), 'The mode is sync.');
     elsif exists (
@@ -88,44 +102,68 @@ begin
         perform mindful._raise('42710', format('%s is attached already', full_name),
             format('Detach it first: SELECT memory_detach(%L).', full_name));
     end if;
-    select string_agg(format('r.%I::text', a.attname), E' || '','' || ' order by k.position) into key
+    select case count(*)
+        when 1 then min(format('r.%I::text', a.attname))
+        else format('array[%s]::text', string_agg(format('r.%I::text', a.attname), ', ' order by k.position))
+    end into key
     from pg_index i
     cross join unnest(i.indkey) with ordinality k (attribute, position)
     join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attribute
     where i.indrelid = relation and i.indisprimary;
-    if key is null then
+    if key is null or key = 'array[]::text' then
         perform mindful._raise('42P16', format('%s has no primary key', full_name),
             'Add one: a memory follows its row by it.');
     end if;
 
-    -- The function runs as the role that attached the table, whoever changes its rows, so all its memories have one
-    -- tenant; and that role, not the extension's owner, answers for the expression.
-    execute format($body$
-        create or replace function %1$I.%2$I() returns trigger
-        language plpgsql security definer
-        set search_path = pg_catalog, %1$I, mindful, pg_temp
-        as $function$
+    -- The function runs as the table's owner, whoever changes its rows, so all its memories have one tenant; and the
+    -- owner answers for the expression. Nothing of the table's schema is on its path, where others may create.
+    body := format($body$
+        #variable_conflict use_column
         declare
+            keys text[];
+            contents text[];
             outer_tenant text := coalesce(current_setting('mindful.tenant', true), '');
         begin
+            if (select c.relowner <> current_user::regrole from pg_class c where c.oid = tg_relid) then
+                raise exception using errcode = '55000', message = 'mindful: the table has another owner than when it was attached',
+                    hint = 'Have its former owner detach it, or drop its triggers named remember_*.';
+            end if;
             -- Whoever writes may have set another tenant, which would be believed if the owner is an application.
-            perform set_config('mindful.tenant', %3$L, true);
+            perform set_config('mindful.tenant', %1$L, true);
             if tg_op = 'TRUNCATE' then
-                perform mindful._attachment_delete(%4$L, null);
+                perform mindful._attachment_delete(%2$L, null);
             elsif tg_op = 'DELETE' then
-                perform mindful._attachment_delete(%4$L, array(select %5$s from old_rows r));
+                perform mindful._attachment_delete(%2$L, array(select %3$s from old_rows r));
             elsif tg_op = 'UPDATE' then
-                perform mindful._attachment_delete(%4$L,
-                    array(select %5$s from old_rows r except select %5$s from new_rows r));
+                perform mindful._attachment_delete(%2$L,
+                    array(select %3$s from old_rows r except select %3$s from new_rows r));
             end if;
             if tg_op in ('INSERT', 'UPDATE') then
-                perform mindful._attachment_write(%4$L, array_agg(%5$s), array_agg((%6$s)::text)) from new_rows r;
+                for keys, contents in
+                    select array_agg(key), array_agg(content)
+                    from (select %3$s as key, (%4$s)::text as content, row_number() over () as n from new_rows r) s
+                    group by n / 1000
+                loop
+                    perform mindful._attachment_write(%2$L, keys, contents);
+                end loop;
             end if;
             perform set_config('mindful.tenant', outer_tenant, true);
             return null;
         end
-        $function$
-        $body$, schema_name, function_name, mindful._tenant(), full_name, key, content);
+        $body$, mindful._tenant(), full_name, key, content);
+    -- The last five: a row's key must read the same in every session.
+    execute format($create$
+        create function %I.%I() returns trigger
+        language plpgsql security definer
+        set search_path = pg_catalog, mindful, pg_temp
+        set timezone = 'UTC'
+        set datestyle = 'ISO'
+        set intervalstyle = 'postgres'
+        set extra_float_digits = 1
+        set bytea_output = 'hex'
+        set row_security = on
+        as %L
+        $create$, schema_name, function_name, body);
     execute format('revoke execute on function %I.%I() from public', schema_name, function_name);
     foreach event in array array[
         'remember_inserted after insert on %1$s referencing new table as new_rows',
@@ -133,23 +171,29 @@ begin
         'remember_deleted after delete on %1$s referencing old table as old_rows',
         'remember_truncated after truncate on %1$s'
     ] loop
-        -- A restored row comes with its memory: pg_dump's scripts turn row_security off.
+        -- A restored row comes with its memory: pg_dump's scripts turn row_security off. Nobody but the owner, and
+        -- who has the owner's rights, keeps the triggers still in this way.
         execute format('create trigger ' || event || $call$ for each statement
-            when (pg_catalog.current_setting('row_security') = 'on') execute function %2$I.%3$I()$call$,
-            full_name, schema_name, function_name);
+            when (pg_catalog.current_setting('row_security') = 'on' or not pg_catalog.pg_has_role(%4$L, 'usage'))
+            execute function %2$I.%3$I()$call$, full_name, schema_name, function_name, current_user);
         execute format('alter trigger %s on %s depends on extension mindful', split_part(event, ' ', 1), full_name);
     end loop;
     execute format('alter function %I.%I() depends on extension mindful', schema_name, function_name);
     insert into mindful.attachment (relation, source, content, mode) values (relation, full_name, content, mode);
-    execute format('select mindful._attachment_write(%L, array_agg(%s), array_agg((%s)::text)), count(*) from %s r',
-        full_name, key, content, full_name);
+    for keys, contents in execute format('
+        select array_agg(key), array_agg(content)
+        from (select %s as key, (%s)::text as content, row_number() over () as n from %s r) s
+        group by n / 1000', key, content, full_name)
+    loop
+        perform mindful._attachment_write(full_name, keys, contents);
+    end loop;
     select count(*) into remembered from mindful.memory m
     where m.tenant = mindful._tenant() and m.source = full_name;
     return remembered;
 end
 $$;
 comment on function memory_attach(regclass, text, text) is
-'Remembers the rows of a table, those it has and those to come: content is an SQL expression over its columns, such as ''subject || body''. Inserts and updates are embedded in one batch a statement, in the same transaction; deleted rows, and rows whose expression is NULL or empty, are forgotten. The memories belong to the role that attaches the table, which must own it. Returns the number of rows remembered at once. Errors: 42P01 (no such table), 42501 (not its owner), 42P16 (no primary key), 42710 (attached already), 42703 (no such column), 22004, 22023, 42809.';
+'Remembers the rows of a table, those it has and those to come: content is an SQL expression over its columns, such as ''subject || body''. Inserts and updates are embedded in one batch a statement, in the same transaction; deleted rows, and rows whose expression is NULL or empty, are forgotten. The memories belong to the role that attaches the table, its owner. Returns the number of rows remembered at once. Writers wait while the rows that are there are embedded. Sessions'' settings do not touch the expression: it is evaluated with time zone UTC and ISO dates, and names functions and operators outside pg_catalog with their schema. A column it names cannot be renamed while the table is attached without breaking the table''s writes. Errors: 42P01 (no such table), 42501 (not its owner), 42P16 (no primary key), 42710 (attached already), 42703 (no such column), 22004, 22023, 42809.';
 
 create function memory_detach(relation regclass) returns bigint
 language plpgsql volatile parallel unsafe security invoker

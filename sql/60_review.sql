@@ -18,7 +18,6 @@ comment on column review.score is 'p(yes) / (p(yes) + p(no)) for "is this answer
 alter table review enable row level security;
 alter table review force row level security;
 create policy own on review using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
-create policy figures on review for select to mindful_reader using ((select mindful._reads_all()));
 select pg_catalog.pg_extension_config_dump('mindful.review', '');
 select pg_catalog.pg_extension_config_dump('mindful.review_id_seq', '');
 
@@ -38,7 +37,8 @@ begin atomic
             order by m.id
         )
     from mindful.memory a
-    join mindful.memory q on q.tenant = a.tenant and q.session_id = a.session_id and q.turn = a.turn - 1
+    join mindful.memory q on q.tenant = a.tenant and q.session_id = a.session_id
+        and case when a.metadata ? 'reply_to' then q.id = (a.metadata ->> 'reply_to')::bigint else q.turn = a.turn - 1 end
     where a.tenant = (select mindful._tenant()) and a.id = _review_subject.message_id and a.role = 'assistant';
 end;
 comment on function _review_subject(bigint) is 'An answer, the message it answers, and the memories it was shown.';

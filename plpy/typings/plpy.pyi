@@ -7,6 +7,11 @@ class Error(Exception):
     sqlstate: str
     detail: str | None
     hint: str | None
+    schema_name: str | None
+    table_name: str | None
+    column_name: str | None
+    datatype_name: str | None
+    constraint_name: str | None
 
 class SPIError(Error):
     spidata: tuple[Any, ...]
@@ -21,4 +26,3 @@ class _Result(Sequence[Mapping[str, Any]]):
 def prepare(query: str, argtypes: Sequence[str] = ...) -> _Plan: ...
 def execute(query: str | _Plan, arguments: Sequence[Any] = ..., limit: int = ...) -> _Result: ...
 def error(message: str, *, sqlstate: str = ..., detail: str = ..., hint: str = ...) -> NoReturn: ...
-def warning(message: str, *, detail: str = ..., hint: str = ...) -> None: ...

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import concurrency
 import psycopg
 from psycopg.types.json import Jsonb
 
@@ -207,6 +208,8 @@ def report(setting: Setting) -> str:
         lines += [figure.row() for figure in measure(setting)]
     lines += ["", "| a connection's memory | private | shared with others |", "|---|---|---|"]
     lines += [f"| {what} | {private:.0f} MB | {shared:.0f} MB |" for what, private, shared in memory(setting)]
+    print(f"measuring: {concurrency.__doc__}", file=sys.stderr, flush=True)
+    lines += ["", *concurrency.report(setting.connect)]
     return "\n".join(lines) + "\n"
 
 

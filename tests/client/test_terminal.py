@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -39,6 +40,8 @@ class Terminal:
             stdout=inner,
             stderr=inner,
             start_new_session=True,
+            # A background job of a shell without a terminal ignores SIGINT, and its children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         os.close(inner)
         self._unread = ""

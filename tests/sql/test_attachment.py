@@ -39,7 +39,7 @@ def test_rows_are_remembered_embedded_and_recalled(owner: psycopg.Connection) ->
     owner.execute(
         "insert into shop.ticket select i, 'en', 'Ticket', 'number ' || i from generate_series(2, 40) i"
     )
-    assert memories(owner).keys() == {f"{i},en" for i in range(1, 41)}
+    assert memories(owner).keys() == {f"{{{i},en}}" for i in range(1, 41)}
     row = owner.execute("select content, similarity from memory_recall('out of ink', 1)").fetchone()
     assert row is not None
     assert row[0] == "Printer: no toner on floor 3"
@@ -51,13 +51,13 @@ def test_memories_follow_their_rows(owner: psycopg.Connection) -> None:
     owner.execute(
         "insert into shop.ticket values (1, 'en', 'a', 'one'), (2, 'en', 'b', 'two'), (3, 'en', 'c', null)"
     )
-    assert memories(owner) == {"1,en": "a: one", "2,en": "b: two"}
+    assert memories(owner) == {"{1,en}": "a: one", "{2,en}": "b: two"}
     owner.execute("update shop.ticket set body = 'three' where id = 3")
     owner.execute("update shop.ticket set body = null where id = 2")
     owner.execute("update shop.ticket set id = 10 where id = 1")
-    assert memories(owner) == {"10,en": "a: one", "3,en": "c: three"}
+    assert memories(owner) == {"{10,en}": "a: one", "{3,en}": "c: three"}
     owner.execute("delete from shop.ticket where id = 3")
-    assert memories(owner) == {"10,en": "a: one"}
+    assert memories(owner) == {"{10,en}": "a: one"}
     owner.execute("truncate shop.ticket")
     assert memories(owner) == {}
 
@@ -81,7 +81,7 @@ def test_rows_that_others_write_are_the_owners_memories(
 ) -> None:
     attach(owner)
     bob.execute("insert into shop.ticket values (1, 'en', 'From bob', 'hello')")
-    assert memories(owner) == {"1,en": "From bob: hello"}
+    assert memories(owner) == {"{1,en}": "From bob: hello"}
     assert bob.execute("select count(*) from memory").fetchone() == (0,)
     bob.execute("delete from shop.ticket")
     assert memories(owner) == {}
@@ -126,7 +126,7 @@ def test_a_renamed_table_stays_attached(owner: psycopg.Connection) -> None:
     attach(owner)
     owner.execute("alter table shop.ticket rename to case_file")
     owner.execute("insert into shop.case_file values (1, 'en', 'a', 'b')")
-    assert memories(owner) == {"1,en": "a: b"}
+    assert memories(owner) == {"{1,en}": "a: b"}
     assert owner.execute("select memory_detach('shop.case_file')").fetchone() == (1,)
 
 
@@ -176,6 +176,50 @@ def test_bad_arguments_are_refused_and_nothing_is_left(
         owner.execute(f"select {call}")
     assert owner.execute("select count(*) from attachment").fetchone() == (0,)
     assert owner.execute("select count(*) from pg_trigger where tgname like 'remember%'").fetchone() == (0,)
+
+
+def test_a_key_reads_the_same_whatever_the_session_is_set_to(owner: psycopg.Connection) -> None:
+    owner.execute("create table shop.event (at timestamptz, kind text, body text, primary key (at, kind))")
+    owner.execute("select memory_attach('shop.event', 'body')")
+    owner.execute("insert into shop.event values (now(), 'a,b', 'one'), (now(), 'a', 'two')")
+    owner.execute("set timezone = 'Asia/Tokyo'")
+    owner.execute("set datestyle = 'German'")
+    owner.execute("delete from shop.event")
+    assert owner.execute("select count(*) from memory").fetchone() == (0,)
+
+
+def test_keys_with_separators_stay_apart(owner: psycopg.Connection) -> None:
+    owner.execute("create table shop.pair (a text, b text, body text, primary key (a, b))")
+    owner.execute("select memory_attach('shop.pair', 'body')")
+    owner.execute("insert into shop.pair values ('x,y', 'z', 'one'), ('x', 'y,z', 'two')")
+    assert owner.execute("select count(*) from memory").fetchone() == (2,)
+
+
+def test_tables_with_long_names_alike_do_not_meet(owner: psycopg.Connection) -> None:
+    names = [f"{'a_very_long_table_name_' * 2}{number}" for number in (1, 2)]
+    for name in names:
+        owner.execute(f"create table shop.{name} (id int primary key, body text)")
+        owner.execute(f"select memory_attach('shop.{name}', 'body')")
+    for name in names:
+        owner.execute(f"insert into shop.{name} values (1, '{name}')")
+    rows = owner.execute("select source, content from memory order by 1").fetchall()
+    assert rows == [(f"shop.{name}", name) for name in names]
+
+
+def test_more_rows_than_a_batch_are_all_remembered(owner: psycopg.Connection, db: psycopg.Connection) -> None:
+    db.execute("select model_default_set('scripted-embedder')")
+    owner.execute("insert into shop.ticket select i, 'en', 'a', 'b' || i from generate_series(1, 2500) i")
+    assert attach(owner) == 2500
+    owner.execute("update shop.ticket set body = 'c' || id")
+    row = owner.execute("select count(distinct content) from memory where content like 'a: c%'").fetchone()
+    assert row == (2500,)
+
+
+def test_a_column_may_have_any_name(owner: psycopg.Connection) -> None:
+    owner.execute('create table shop.odd (id int primary key, keys text, contents text, "a b" text)')
+    owner.execute("select memory_attach('shop.odd', $$keys || contents || \"a b\"$$)")
+    owner.execute("insert into shop.odd values (1, 'x', 'y', 'z')")
+    assert owner.execute("select content from memory").fetchall() == [("xyz",)]
 
 
 def test_only_the_owner_attaches(owner: psycopg.Connection, bob: psycopg.Connection) -> None:

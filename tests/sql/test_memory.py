@@ -178,13 +178,55 @@ def test_nothing_remembered_is_nothing_recalled(ana: psycopg.Connection) -> None
     assert recall(ana, "anything") == []
 
 
-def test_concurrent_writers_do_not_wait_for_each_other(ana: psycopg.Connection, connect: Connect) -> None:
-    other = connect("ana")
-    # Two processes whose numbers are alike modulo 16 share a row of counts; try until they are not.
-    while (other.info.backend_pid - ana.info.backend_pid) % 16 == 0:
-        other = connect("ana")
-    other.execute("set lock_timeout = '5s'")
+def test_writers_do_not_wait_for_each_other(ana: psycopg.Connection, connect: Connect) -> None:
     with ana.transaction():
         remember(ana, FACTS)
-        remember(other, ["Written while the other transaction is open."])
-    assert ana.execute("select sum(memories) from memory_count").fetchone() == (len(FACTS) + 1,)
+        for _ in range(3):
+            other = connect("ana")
+            other.execute("set lock_timeout = '5s'")
+            remember(other, ["Written while the other transaction is open."])
+    with ana.transaction():
+        ana.execute("set transaction isolation level repeatable read")
+        ana.execute("select count(*) from memory")
+        remember(other, ["Written after the other's snapshot."])
+        remember(ana, ["Written under an older snapshot."])
+    assert ana.execute("select sum(memories) from memory_count").fetchone() == (len(FACTS) + 5,)
+
+
+@pytest.fixture
+def crowd(db: psycopg.Connection, ana: psycopg.Connection) -> None:
+    """A tenant with 30,000 memories beside ana's three; vectors scripted, so that it takes a second."""
+    db.execute("select model_default_set('scripted-embedder')")
+    db.execute(
+        """insert into memory (tenant, content)
+           select 'crowd', 'note ' || n || ' on subject ' || n % 100 from generate_series(1, 30000) n"""
+    )
+    remember(ana, ["The red fox sleeps.", "A blue bird sings.", "The green frog jumps."])
+    db.execute("analyze memory, memory_term, memory_embedding_scripted_embedder")
+
+
+def test_a_small_tenant_finds_all_it_has_among_many_others(crowd: None, ana: psycopg.Connection) -> None:
+    assert len(recall(ana, "something else entirely", 5)) == 3
+
+
+def test_a_tenants_index_is_used_and_finds_as_near_ones(
+    crowd: None, admin: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    db.execute("set mindful.tenant = 'crowd'")
+    query = "select array_agg(similarity order by similarity desc) from _memory_nearest('note 7', 10, null)"
+    exact = (db.execute(query).fetchone() or ([],))[0]
+    name = (admin.execute("select memory_index_create('crowd', 'scripted-embedder')").fetchone() or ("",))[0]
+    plan = db.execute(
+        """explain (costs off) select id from memory_embedding_scripted_embedder where tenant = 'crowd'
+           order by embedding <=> (select llm_embed('note 7', 'scripted-embedder')) limit 10"""
+    ).fetchall()
+    assert name in str(plan)
+    assert (db.execute(query).fetchone() or ([],))[0] == pytest.approx(exact, abs=0.05)
+    for argument, sqlstate in (("null", "22004"), ("'crowd', 'nobody'", "42704")):
+        with fails(sqlstate):
+            admin.execute(f"select memory_index_create({argument})")
+
+
+def test_only_an_administrator_makes_an_index(ana: psycopg.Connection) -> None:
+    with fails("42501", hint=None):
+        ana.execute("select memory_index_create('ana')")

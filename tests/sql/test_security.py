@@ -97,9 +97,10 @@ def test_a_tenant_is_believed_of_an_application_only(connect: Connect) -> None:
 
 
 def test_a_reader_sees_figures_of_all_and_words_of_none(
-    victim: psycopg.Connection, reader: psycopg.Connection
+    victim: psycopg.Connection, reader: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
     assert reader.execute("select sum(memories) from memory_overview").fetchone() == (3,)
+    assert bob.execute("select * from memory_overview").fetchall() == []
     assert reader.execute("select count(*) from model_usage").fetchone() != (0,)
     assert reader.execute("select count(*) from confidence_daily").fetchone() != (0,)
     for statement in (

@@ -368,6 +368,26 @@ def test_two_connections_in_one_session_are_both_answered(session: str, connect:
     assert peek(connect("ana"), session).cached_tokens > 100
 
 
+def test_a_model_that_was_unloaded_while_a_cursor_rested_at_its_end_keeps_nothing(
+    session: str, ana: psycopg.Connection
+) -> None:
+    before, pieces = kept(ana), 0
+    ana.execute("select message_insert(%s, 'user', %s)", (session, "word " * 80))
+    for unload in (False, True):
+        with ana.transaction(force_rollback=True), ana.cursor(name="stream") as cursor:
+            cursor.execute(
+                "select llm_chat_stream('Tell a long story.', %s, max_tokens => 8, memories => 0)", (session,)
+            )
+            if unload:
+                assert len(cursor.fetchmany(pieces)) == pieces
+                ana.execute("select model_unload()")
+                assert cursor.fetchall() == []
+                assert kept(ana) == before
+            else:
+                pieces = len(cursor.fetchall())
+                assert len(kept(ana)) > len(before)
+
+
 def test_it_is_a_cache(db: psycopg.Connection) -> None:
     assert db.execute(
         """select relpersistence, (select attstorage from pg_attribute

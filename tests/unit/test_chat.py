@@ -73,14 +73,17 @@ def database(
         {
             "_text_argument": [],
             "_model_find": [model | {"options": json.dumps(options)}],
-            "session_start": [{"session_id": "s1"}],
+            "as tenant": [{"tenant": "ana"}],
+            "insert into mindful.session": [],
             "from mindful.session": [{"session_id": "s1", "system_prompt": of_session}],
             "_session_turns": newest,
             "_session_shown_from": [{"turn": shown_from}],
             "memory_recall": memories,
             "message_insert_many": stored,
             "insert into mindful.generation": [],
-            "transaction_read_only": [{"read_only": False}],
+            "transaction_read_only": [{"log": True}],
+            "_slot_take": [{"slot": 1}],
+            "pg_advisory_unlock": [],
         }
     )
 
@@ -144,7 +147,7 @@ def test_the_window_stays_where_the_last_replys_began_until_it_is_full() -> None
     for number in range(40):
         db = database(turns_of(*said), shown_from=shown_from, context_length=1000)
         conversation = chat_of(db, f"q{number} " + "word " * 10)
-        list(conversation.run())
+        conversation.answer()
         ((_, stored),) = db.arguments_of("message_insert_many")
         shown_from = json.loads(stored)[-1]["metadata"]["shown_from"]
         said += [f"q{number} " + "word " * 10, "a " + "word " * 20]
@@ -178,7 +181,7 @@ def test_the_context_never_grows_into_the_room_of_the_answer(
         with pytest.raises(ContextLengthError):
             chat_of(alone, message, max_tokens=max_tokens)
         return
-    list(conversation.run())
+    list(conversation.stream())
     used = conversation.outcome()["prompt_tokens"]
     assert used < context_length
     if {part for part, _ in shown(conversation)} != {"system", "message"}:
@@ -262,7 +265,7 @@ def test_both_turns_are_stored_after_the_reply_and_the_reply_says_what_it_rests_
     db = database((), memories_of("m1"), replies=[["question", " An answer. "]])
     conversation = chat_of(db)
     assert db.arguments_of("message_insert_many") == []
-    assert "".join(conversation.run()) == " An answer. "
+    assert "".join(conversation.stream()) == " An answer. "
     ((session, messages),) = db.arguments_of("message_insert_many")
     user, assistant = json.loads(messages)
     assert session == "s1"
@@ -276,7 +279,7 @@ def test_both_turns_are_stored_after_the_reply_and_the_reply_says_what_it_rests_
 
 def test_a_reply_of_nothing_is_still_a_turn() -> None:
     db = database(default="")
-    list(chat_of(db).run())
+    list(chat_of(db).stream())
     ((_, messages),) = db.arguments_of("message_insert_many")
     assert [message["role"] for message in json.loads(messages)] == ["user", "assistant"]
 
@@ -285,7 +288,7 @@ def test_without_a_message_the_sessions_last_one_is_answered_and_not_stored_agai
     db = database(turns_of("q1", "a1", "q2"))
     conversation = chat_of(db, None)
     assert shown(conversation)[1:] == [("turn", "q1"), ("turn", "a1"), ("message", "q2")]
-    list(conversation.run())
+    list(conversation.stream())
     ((_, messages),) = db.arguments_of("message_insert_many")
     assert [message["role"] for message in json.loads(messages)] == ["assistant"]
 
@@ -303,8 +306,10 @@ def test_a_message_or_a_session_is_needed() -> None:
 
 def test_without_a_session_one_is_started_and_named_after_the_message() -> None:
     db = database()
-    assert chat_of(db, "x" * 100, None).session_id == "s1"
-    assert db.arguments_of("session_start") == [("x" * 60,)]
+    chat = chat_of(db, "x" * 100, None)
+    assert db.arguments_of("insert into mindful.session") == []
+    "".join(chat.stream())
+    assert db.arguments_of("insert into mindful.session") == [(chat.session_id, "x" * 60)]
 
 
 def test_a_session_of_somebody_else_does_not_exist() -> None:
@@ -333,7 +338,7 @@ def test_the_window_begins_with_a_question_and_shows_only_talk(roles: list[str],
 
 def test_a_streamed_reply_comes_piece_by_piece_and_is_stored_at_its_end() -> None:
     db = database(default="one two three")
-    pieces: Iterator[str] = chat_of(db).run()
+    pieces: Iterator[str] = chat_of(db).stream()
     assert next(pieces) == "one"
     assert db.arguments_of("message_insert_many") == []
     assert list(pieces) == [" two", " three"]

@@ -28,8 +28,11 @@ def database(kind: str = "generator", **options: Any) -> FakeDatabase:
     model = {"name": "s", "kind": kind, "provider": "scripted", "source": "", "sha256": "cafe"}
     answers: dict[str, Answer] = {
         "_model_find": [model | {"options": json.dumps(options)}],
+        "as tenant": [{"tenant": "ana"}],
         "insert into mindful.generation": [],
-        "transaction_read_only": [{"read_only": False}],
+        "transaction_read_only": [{"log": True}],
+        "_slot_take": [{"slot": 1}],
+        "pg_advisory_unlock": [],
     }
     return FakeDatabase(answers)
 
@@ -132,7 +135,7 @@ def test_a_call_is_logged_with_what_it_cost() -> None:
 
 def test_a_read_only_transaction_gets_an_answer_and_keeps_no_record() -> None:
     db = database(default="It is so.")
-    db.answers["transaction_read_only"] = [{"read_only": True}]
+    db.answers["transaction_read_only"] = [{"log": False}]
     detail = generate(db, "Is it so?")
     assert detail is not None
     assert detail["text"] == "It is so."

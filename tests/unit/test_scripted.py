@@ -13,7 +13,7 @@ from mindful.providers.scripted import ScriptedEmbedder, ScriptedGenerator
 from unit.fakes import FakeDatabase
 
 SCRIPT = {
-    "replies": [["dog", "Rex is your dog."], ["name|dog", "Ana."]],
+    "replies": [["dog", "Rex is your dog."], ["name", "Ana."]],
     "default": "Who knows?",
     "logprob": -0.5,
 }
@@ -33,7 +33,7 @@ def cosine(one: Vector, other: Vector) -> float:
     ("prompt", "reply"),
     [("my name?", "Ana."), ("my dog's name?", "Rex is your dog."), ("the weather?", "Who knows?")],
 )
-def test_the_first_pattern_in_the_prompt_gives_the_reply(prompt: str, reply: str) -> None:
+def test_the_first_text_in_the_prompt_gives_the_reply(prompt: str, reply: str) -> None:
     pieces, completion = answer(ScriptedGenerator(SCRIPT), prompt, Sampling())
     assert "".join(pieces) == reply
     assert completion.finish_reason == "stop"
@@ -85,7 +85,6 @@ def test_texts_that_share_words_are_near_and_vectors_are_unit() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"replies": [["(", "x"]]},
         {"replies": [["x"]]},
         {"replies": 5},
         {"logprob": "high"},

@@ -25,8 +25,8 @@ select tenant, id, mindful._vector('[1,0,0,0,0,0,0,0]'), content_hash from mindf
 insert into mindful.memory_term (tenant, lexeme, id, frequency, length)
 select m.tenant, t.lexeme, m.id, t.frequency, t.length
 from mindful.memory m cross join lateral mindful._terms(m.content) t;
-insert into mindful.memory_count (tenant, shard, memories, lexemes)
-select tenant, 0, count(*), sum(mindful._length(content)) from mindful.memory group by tenant;
+insert into mindful.memory_count (tenant, memories, lexemes)
+select tenant, count(*), sum(mindful._length(content)) from mindful.memory group by tenant;
 
 insert into mindful.generation (
     model, model_sha256, temperature, max_tokens, prompt_sha256, memory_ids, prompt_tokens, cached_tokens,

@@ -137,7 +137,7 @@ def installed(cluster: Cluster, bare_template: str) -> Iterator[psycopg.Connecti
         "create function mindful.extra() returns integer language sql return 1",
         "create index on mindful.memory (tenant, created_at)",
         "create or replace function mindful._length(content text) returns bigint language sql return 1",
-        "create or replace view mindful.memory_overview as select tenant, kind, source, 7::bigint memories,"
+        "create or replace view mindful.memory_overview as select tenant, kind, 7::bigint memories,"
         " created_at as first_at, created_at as last_at from mindful.memory",
         "create table mindful.extra (a integer)",
         "drop policy own on mindful.memory",
@@ -147,7 +147,7 @@ def installed(cluster: Cluster, bare_template: str) -> Iterator[psycopg.Connecti
         "grant usage on schema mindful to public",
         "revoke execute on function mindful._tenant() from mindful_user",
         "revoke insert on mindful.memory from mindful_user",
-        "revoke select (turn) on mindful.memory from mindful_reader",
+        "revoke select on mindful.memory_overview from mindful_reader",
         "revoke usage on type mindful.review_detail from public",
         "update pg_extension set extconfig = extconfig[2:], extcondition = extcondition[2:]"
         " where extname = 'mindful'",

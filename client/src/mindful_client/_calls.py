@@ -357,6 +357,14 @@ def memory_detach(relation: str) -> Call[int]:
     return _value("memory_detach", locals())
 
 
+def memory_index_create(tenant: str, *, model: str | None = DEFAULT) -> Call[str]:
+    """Make an HNSW index on one tenant's embeddings, and return its name; for administrators.
+
+    Raises NotFoundError (no such embedder), AlreadyExistsError.
+    """
+    return _value("memory_index_create", locals())
+
+
 # Metacognition and administration
 
 
@@ -385,6 +393,28 @@ def model_register(
     return _value("model_register", locals())
 
 
+def setting_get(key: str, *, session_id: UUID | str | None = DEFAULT) -> Call[Any]:
+    """Return the value of a setting that is in force for the caller, or None where there is no such setting."""
+    return _value("setting_get", locals())
+
+
+def setting_set(
+    key: str,
+    value: Any,
+    *,
+    scope: str = DEFAULT,
+    session_id: UUID | str | None = DEFAULT,
+    reason: str | None = DEFAULT,
+) -> Call[Any]:
+    """Set a value for all (scope global), for the caller (user) or for a session; return what is now in force.
+
+    None takes the scope's setting back.
+
+    Raises NotFoundError (no such setting), InvalidInputError (type, range, scope), NotAllowedError.
+    """
+    return _value("setting_set", locals())
+
+
 def model_default_set(name: str) -> Call[None]:
     """Make a model the default of its kind. For administrators.
 
@@ -411,6 +441,11 @@ _TYPES: dict[str, LiteralString] = {
     "created_at": "timestamptz",
     "granted_to": "text[]",
     "k": "integer",
+    "key": "text",
+    "value": "jsonb",
+    "scope": "text",
+    "reason": "text",
+    "tenant": "text",
     "kind": "text",
     "kinds": "text[]",
     "max_tokens": "integer",

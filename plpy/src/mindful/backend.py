@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hmac
 from collections.abc import Sequence
@@ -16,11 +17,20 @@ from mindful.ports import Row
 _PREFIX = "mindful"
 _ReportedError = type(_PREFIX, (plpy.Error,), {"__module__": "builtins"})
 
-_server = ctypes.CDLL(None)
-_query_cancel_pending = ctypes.c_int.in_dll(_server, "QueryCancelPending")
-_proc_die_pending = ctypes.c_int.in_dll(_server, "ProcDiePending")
+
+def _flags(*names: str) -> list[ctypes.c_int]:
+    server, found = ctypes.CDLL(None), []
+    for name in names:
+        with contextlib.suppress(ValueError):  # a server of another major version
+            found.append(ctypes.c_int.in_dll(server, name))
+    return found
+
+
+# Not InterruptPending, which other events set too.
+_pending = _flags("QueryCancelPending", "ProcDiePending", "TransactionTimeoutPending")
+
 # 32 random bytes of the cluster's control file, which the server shows to nobody: it feigns password checks with them.
-_nonce = _server.GetMockAuthenticationNonce
+_nonce = ctypes.CDLL(None).GetMockAuthenticationNonce
 _nonce.restype = ctypes.POINTER(ctypes.c_char * 32)
 
 
@@ -47,12 +57,8 @@ class Backend:
         self.rows("select")
 
     def pending(self) -> bool:
-        """Read the server's own flags; InterruptPending is not one of them, as other events set it too."""
-        return bool(_query_cancel_pending.value or _proc_die_pending.value)
-
-    def warning(self, message: str, hint: str) -> None:
-        """Send the client a WARNING."""
-        plpy.warning(message, hint=hint)
+        """Read the server's own flags."""
+        return any(flag.value for flag in _pending)
 
     def secret(self) -> bytes:
         """Derive a key from the cluster's own random bytes."""
@@ -79,10 +85,17 @@ REPORTABLE = (MindfulError, plpy.SPIError)
 
 def reported(error: MindfulError | plpy.SPIError) -> plpy.Error:
     """Return what to raise in an error's place, a cancel included: SQLSTATE and hint stay, Python's class goes."""
-    if isinstance(error, MindfulError):
-        sqlstate, detail, hint = error.sqlstate, None, error.hint
-    else:
-        sqlstate, (_, detail, hint, *_) = error.sqlstate, error.spidata
     report: plpy.Error = _ReportedError(str(error).removeprefix(f"{_PREFIX}: "))
-    report.sqlstate, report.detail, report.hint = sqlstate, detail, hint
+    report.sqlstate = error.sqlstate
+    if isinstance(error, MindfulError):
+        report.hint = error.hint
+    else:
+        _, report.detail, report.hint, _, _, *names = error.spidata
+        (
+            report.schema_name,
+            report.table_name,
+            report.column_name,
+            report.datatype_name,
+            report.constraint_name,
+        ) = names
     return report

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import re
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from mindful import runtime
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError, UndefinedObjectError
-from mindful.llm import SYSTEM_PROMPT, Call, check_fits, sampling_of
+from mindful.llm import BLANK, SYSTEM_PROMPT, Call, check_fits, sampling_of
 from mindful.ports import Database, Generator, Message, Row, Sampling
 from mindful.state import ConversationState
 
@@ -26,6 +27,8 @@ _RELEVANT = 0.6
 """Share of the best memory's score that others must reach to be shown: weak ones mislead a small model."""
 _RELATED = 0.25
 """Cosine similarity below which a memory that shares no word with the message has nothing to do with it."""
+_SILENCE = "..."
+"""The reply where the model has nothing but an end token to say: that is a turn too."""
 _WINDOW = 30
 """Newest turns of a session that may be shown. When there are more, or they do not fit, half as many are: the prompt
 then begins alike for many turns, and what was computed of it is used again (docs/decisions.md)."""
@@ -115,7 +118,7 @@ def llm_chat(
 ) -> str:
     """Answer a message."""
     chat = Chat(db, message, session_id, model, sampling_of(max_tokens, temperature, seed), memories)
-    return "".join(chat.run())
+    return chat.answer()
 
 
 @sql_function
@@ -131,8 +134,7 @@ def llm_chat_detail(
 ) -> dict[str, Any]:
     """Answer a message, and tell where the reply is, what it rests on, what it cost and how sure it is."""
     chat = Chat(db, message, session_id, model, sampling_of(max_tokens, temperature, seed), memories)
-    reply = "".join(chat.run())
-    return {"reply": reply} | chat.outcome()
+    return {"reply": chat.answer()} | chat.outcome()
 
 
 @sql_function
@@ -149,7 +151,7 @@ def llm_chat_stream(
     """Answer a message piece by piece."""
     yield from Chat(
         db, message, session_id, model, sampling_of(max_tokens, temperature, seed), memories
-    ).run()
+    ).stream()
 
 
 class Chat:
@@ -178,9 +180,11 @@ class Chat:
             db.rows("select mindful._text_argument('message', $1)", ("text",), (message,))
         self._db = db
         self._spec, self._generator = runtime.generator(db, model)
-        session = self._session(session_id, message)
-        self.session_id = str(session["session_id"])
+        self.session_id = session_id or str(uuid.uuid4())
+        self._is_new = session_id is None
+        system_prompt = None if session_id is None else self._system_prompt(session_id)
         self._new_message = message
+        self._reply_to: int | None = None
         turns: Sequence[Row] = db.rows(
             "select id, turn, role, content from mindful._session_turns($1, $2)",
             ("uuid", "integer"),
@@ -189,7 +193,7 @@ class Chat:
         if message is None:
             message, turns = self._pending(turns)
         self._shown_from: int | None = None
-        self.context = self._build(session, self._since(turns), message, sampling, memories)
+        self.context = self._build(system_prompt, self._since(turns), message, sampling, memories)
         tokens = self._generator.encode(self.context.messages())
         check_fits(tokens, self._generator)
         self._call = Call(self._spec, self._generator, tokens, sampling)
@@ -197,13 +201,25 @@ class Chat:
         self._state = ConversationState(db, self._spec, self._generator, self.session_id)
         self._message_id: int | None = None
 
-    def run(self) -> Iterator[str]:
+    def answer(self) -> str:
+        """Generate the whole reply, and store both turns."""
+        self._prepare()
+        reply = self._call.answer(self._db, self.context.memory_ids)
+        if not reply.strip(BLANK):
+            reply += _SILENCE
+        self._finish(reply)
+        return reply
+
+    def stream(self) -> Iterator[str]:
         """Yield the reply as it is made, then store both turns."""
         self._prepare()
         reply = ""
-        for piece in self._call.run(self._db, self.context.memory_ids):
+        for piece in self._call.stream(self._db, self.context.memory_ids):
             reply += piece
             yield piece
+        if not reply.strip(BLANK):
+            reply += _SILENCE
+            yield _SILENCE
         self._finish(reply)
 
     def outcome(self) -> dict[str, Any]:
@@ -217,13 +233,9 @@ class Chat:
             "model": self._spec.name,
         }
 
-    def _session(self, session_id: str | None, message: str | None) -> Row:
-        if session_id is None:
-            session_id = self._db.one(
-                "select mindful.session_start(title => $1) as session_id", ("text",), ((message or "")[:60],)
-            )["session_id"]
+    def _system_prompt(self, session_id: str) -> str | None:
         rows = self._db.rows(
-            """select session_id, system_prompt from mindful.session
+            """select system_prompt from mindful.session
                where tenant = (select mindful._tenant()) and session_id = $1""",
             ("uuid",),
             (session_id,),
@@ -233,7 +245,8 @@ class Chat:
                 f"there is no session {session_id}",
                 "Start one with session_start(), or look in mindful.session.",
             )
-        return rows[0]
+        prompt: str | None = rows[0]["system_prompt"]
+        return prompt
 
     def _pending(self, turns: Sequence[Row]) -> tuple[str, Sequence[Row]]:
         if not turns or turns[0]["role"] != "user":
@@ -241,13 +254,14 @@ class Chat:
                 f"session {self.session_id} has no message that waits for an answer",
                 "Insert the user's message with message_insert, or pass it as message.",
             )
+        self._reply_to = turns[0]["id"]
         return turns[0]["content"], turns[1:]
 
     def _build(
-        self, session: Row, turns: Sequence[Row], message: str, sampling: Sampling, memories: int
+        self, system: str | None, turns: Sequence[Row], message: str, sampling: Sampling, memories: int
     ) -> Context:
         generator = self._generator
-        system = session["system_prompt"] or self._spec.options.get("system_prompt", SYSTEM_PROMPT)
+        system = system or self._spec.options.get("system_prompt", SYSTEM_PROMPT)
         first = _part(generator, "system", "system", system)
         last = _part(generator, "message", "user", message)
         length = generator.context_length
@@ -273,7 +287,7 @@ class Chat:
         """Choose the turns that are shown, newest first: all while they fit, then half as many at once."""
         parts = [
             _part(self._generator, "turn", turn["role"], turn["content"], turn["id"])
-            for turn in turns
+            for turn in self._interruptibly(turns)
             if turn["role"] in ("user", "assistant")
         ]
         parts = [part for part in parts if part.tokens <= room]  # one that would never fit hides no other
@@ -301,10 +315,16 @@ class Chat:
             and row["content"] != message
             and (row["bm25"] is not None or row["similarity"] >= _RELATED)
         ]
-        for row in kept[:memories]:
+        for row in self._interruptibly(kept[:memories]):
             if row["score"] < _RELEVANT * kept[0]["score"]:
                 break
             yield _part(self._generator, "memory", "user", row["content"], row["id"], row["score"])
+
+    def _interruptibly(self, rows: Sequence[Row]) -> Iterator[Row]:
+        """Look for a cancel between rows: to count the tokens of a long text takes up to a second."""
+        for row in rows:
+            self._db.check()
+            yield row
 
     def _prepare(self) -> None:
         # A seed asks for the same text again: its prompt is evaluated anew.
@@ -312,9 +332,12 @@ class Chat:
             self._state.restore(self._tokens)
 
     def _finish(self, reply: str) -> None:
-        # A reply of nothing but an end token is still a turn.
-        reply = reply.strip() or "..."
+        reply = reply.strip(BLANK)
         self._store(reply)
+        if not self._generator.held(
+            self._tokens
+        ):  # the model was unloaded, or served another, while a cursor rested
+            return
         with contextlib.suppress(InvalidParameterError):  # a template need not like what comes next
             self._state.keep(self._generator.encode(self.context.next_messages(reply)))
 
@@ -323,8 +346,16 @@ class Chat:
         metadata = {key: outcome[key] for key in ("model", "confidence", "action", "memory_ids")}
         metadata["shown_from"] = self._shown_from
         turns: list[dict[str, Any]] = [{"role": "assistant", "content": reply, "metadata": metadata}]
-        if self._new_message is not None:
+        if self._new_message is None:
+            metadata["reply_to"] = self._reply_to
+        else:
             turns.insert(0, {"role": "user", "content": self._new_message})
+        if self._is_new:
+            self._db.rows(
+                "insert into mindful.session (session_id, title) values ($1, $2)",
+                ("uuid", "text"),
+                (self.session_id, (self._new_message or "")[:60]),
+            )
         ids = self._db.rows(
             "select mindful.message_insert_many($1, $2) as id",
             ("uuid", "jsonb"),

@@ -12,10 +12,13 @@ from mindful import runtime
 from mindful.entry import sql_function
 from mindful.errors import ContextLengthError, InvalidParameterError, NullValueError
 from mindful.ports import Completion, Database, Generator, Message, ModelSpec, Sampling
+from mindful.slot import Turn
 from mindful.vector import to_text
 
-LONGEST_TEXT = 1 << 20
-"""Bytes. Tokenizing cannot be interrupted, and no model here reads a longer text at once."""
+LONGEST_TEXT = 1 << 18
+"""Bytes, as for a memory: tokenizing cannot be interrupted, and takes up to a second for this many."""
+BLANK = " \t\n\r"
+"""What a text of nothing else is empty with, here as in SQL."""
 
 SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly."
 
@@ -36,7 +39,7 @@ def llm_generate(
     if prompt is None:
         return None
     call = _call(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
-    return "".join(call.run(db))
+    return call.answer(db)
 
 
 @sql_function
@@ -55,8 +58,7 @@ def llm_generate_detail(
     if prompt is None:
         return None
     call = _call(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
-    text = "".join(call.run(db))
-    return {"text": text, "model": call.spec.name} | call.outcome()
+    return {"text": call.answer(db), "model": call.spec.name} | call.outcome()
 
 
 @sql_function
@@ -74,7 +76,7 @@ def llm_stream(
     """Answer a prompt piece by piece."""
     if prompt is not None:
         call = _call(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
-        yield from call.run(db)
+        yield from call.stream(db)
 
 
 @sql_function
@@ -102,18 +104,24 @@ def llm_token_count(db: Database, content: str | None, model: str | None) -> int
     """Count the tokens of a text."""
     if content is None:
         return None
-    _check_length("content", content)
+    check_length("content", content)
     return runtime.generator(db, model)[1].count(content)
 
 
 def embed_texts(db: Database, texts: Sequence[str], model: str | None) -> list[Sequence[float]]:
     """Embed texts that are not NULL."""
     for text in texts:
-        if not text.strip():
+        if not isinstance(text, str):
+            raise InvalidParameterError(
+                "contents has more than one dimension", "Give a one-dimensional array."
+            )
+        if not text.strip(BLANK):
             raise InvalidParameterError(
                 "content is empty", "Give a text with at least one visible character."
             )
-    return runtime.embedder(db, model)[1].embed(texts, db)
+    embedder = runtime.embedder(db, model)[1]
+    with Turn(db) as turn:
+        return embedder.embed(texts, turn)
 
 
 class Call:
@@ -128,13 +136,24 @@ class Call:
         self._sampling = sampling
         self._completion = Completion()
 
-    def run(self, db: Database, memory_ids: Sequence[int] = ()) -> Iterator[str]:
-        """Yield the answer as it is made, then log the call where the transaction may write."""
-        yield from self._generator.stream(self._tokens, self._sampling, self._completion, db)
-        if not db.one("select pg_catalog.current_setting('transaction_read_only')::boolean as read_only")[
-            "read_only"
-        ]:
-            self._log(db, memory_ids)
+    def answer(self, db: Database, memory_ids: Sequence[int] = ()) -> str:
+        """Generate the whole answer, and record the call."""
+        with Turn(db) as turn:
+            text = "".join(self._generator.stream(self._tokens, self._sampling, self._completion, turn))
+        self._record(db, turn, memory_ids)
+        return text
+
+    def stream(self, db: Database, memory_ids: Sequence[int] = ()) -> Iterator[str]:
+        """Yield the answer as it is made, and record the call at its end."""
+        turn = Turn(db)
+        pieces = self._generator.stream(self._tokens, self._sampling, self._completion, turn)
+        while True:
+            with turn:  # nobody waits for a slot while a cursor rests
+                piece = next(pieces, None)
+            if piece is None:
+                break
+            yield piece
+        self._record(db, turn, memory_ids)
 
     def outcome(self) -> dict[str, Any]:
         """Tell what a finished call cost and how sure the model was, as columns of `generation_detail`."""
@@ -150,7 +169,14 @@ class Call:
             "total_ms": done.total_ms,
         }
 
-    def _log(self, db: Database, memory_ids: Sequence[int]) -> None:
+    def _record(self, db: Database, turn: Turn, memory_ids: Sequence[int]) -> None:
+        """Add the call to `generation`, where that is wanted and the transaction may write."""
+        wanted = db.one(
+            """select pg_catalog.current_setting('transaction_read_only') = 'off'
+                   and mindful.setting_get('generation_log') = 'true' as log"""
+        )
+        if not wanted["log"]:
+            return
         columns: dict[str, tuple[str, Any]] = {
             "model": ("text", self.spec.name),
             "model_sha256": ("text", self.spec.sha256),
@@ -160,6 +186,7 @@ class Call:
             "prompt_sha256": ("text", hashlib.sha256(repr(self._tokens).encode()).hexdigest()),
             "memory_ids": ("bigint[]", list(memory_ids)),
             "token_logprobs": ("real[]", self._completion.logprobs),
+            "slot_wait_ms": ("real", turn.waited_ms),
         }
         types = {"confidence": "real", "signals": "jsonb", "finish_reason": "text"}
         for name, value in self.outcome().items():
@@ -211,6 +238,10 @@ def sampling_of(
         raise InvalidParameterError(f"temperature is {temperature}", "It must be between 0 and 10.")
     if seed is not None and seed < 0:
         raise InvalidParameterError(f"seed is {seed}", "It must not be negative.")
+    if not all(isinstance(text, str) for text in filter(None, stop or ())):
+        raise InvalidParameterError(
+            "stop has more than one dimension", "Give a one-dimensional array of texts."
+        )
     return Sampling(max_tokens, temperature, seed, tuple(filter(None, stop or ())))
 
 
@@ -226,9 +257,10 @@ def _call(
     truncate: bool | None,
 ) -> Call:
     sampling = sampling_of(max_tokens, temperature, seed, stop)
-    if not prompt.strip():
+    if not prompt.strip(BLANK):
         raise InvalidParameterError("prompt is empty", "Give a text with at least one visible character.")
-    _check_length("prompt", prompt)
+    check_length("prompt", prompt)
+    check_length("system_prompt", system_prompt or "")
     spec, generator = runtime.generator(db, model)
     system = spec.options.get("system_prompt", SYSTEM_PROMPT) if system_prompt is None else system_prompt
     tokens = _encode(generator, system, prompt)
@@ -250,12 +282,13 @@ def check_fits(tokens: Sequence[int], generator: Generator) -> None:
     if len(tokens) >= generator.context_length:
         raise ContextLengthError(
             f"the prompt has {len(tokens)} tokens, the model's context holds {generator.context_length}",
-            "Shorten it, pass truncate => true to have its end cut, "
-            "or register the model with a larger option context_length.",
+            "Shorten it, or register the model with a larger option context_length; "
+            "llm_generate can cut it with truncate => true.",
         )
 
 
-def _check_length(name: str, text: str) -> None:
+def check_length(name: str, text: str) -> None:
+    """Raise unless a text can be tokenized in about a second."""
     size = len(text.encode("utf-8", errors="replace"))
     if size > LONGEST_TEXT:
         raise ContextLengthError(f"{name} has {size} bytes, more than {LONGEST_TEXT}", "Split it.")

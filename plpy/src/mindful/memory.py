@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mindful import runtime
 from mindful.entry import sql_function
-from mindful.ports import Database
+from mindful.ports import Database, Row
+from mindful.slot import Turn
 from mindful.vector import to_text
+
+_CHUNK = 500
+"""Rows whose texts and vectors are in memory at once."""
 
 
 @sql_function
@@ -18,20 +24,35 @@ def memory_embed(db: Database) -> None:
         return
     name, relation = defaults[0]["name"], defaults[0]["relation"]
     rows = db.rows(
-        f"""select n.id, n.content from new_rows n
+        f"""select n.tenant, n.id from new_rows n
             where not exists (select from mindful.{relation} e
-                where e.tenant = n.tenant and e.id = n.id and e.content_hash = n.content_hash)"""
+                where e.tenant = n.tenant and e.id = n.id and e.content_hash = n.content_hash)
+            order by n.id"""
     )
-    if not rows:
-        return
+    for start in range(0, len(rows), _CHUNK):
+        _embed(db, name, relation, rows[start : start + _CHUNK])
+
+
+def _embed(db: Database, name: str, relation: str, keys: Sequence[Row]) -> None:
+    tenants, ids = [key["tenant"] for key in keys], [key["id"] for key in keys]
+    rows = db.rows(
+        """select m.content
+           from rows from (pg_catalog.unnest($1), pg_catalog.unnest($2)) with ordinality k (tenant, id, position)
+           join mindful.memory m using (tenant, id) order by k.position""",
+        ("text[]", "bigint[]"),
+        (tenants, ids),
+    )
     _, embedder = runtime.embedder(db, name)
-    vectors = embedder.embed([row["content"] for row in rows], db)
+    with Turn(db) as turn:
+        vectors = embedder.embed([row["content"] for row in rows], turn)
     db.rows(
         f"""insert into mindful.{relation} (tenant, id, embedding, content_hash)
-            select n.tenant, n.id, mindful._vector(e.embedding), n.content_hash
-            from unnest($1, $2) e (id, embedding) join new_rows n on n.id = e.id
+            select m.tenant, m.id, mindful._vector(k.embedding), m.content_hash
+            from rows from (pg_catalog.unnest($1), pg_catalog.unnest($2), pg_catalog.unnest($3))
+                k (tenant, id, embedding)
+            join mindful.memory m using (tenant, id)
             on conflict (tenant, id) do update
                 set embedding = excluded.embedding, content_hash = excluded.content_hash""",
-        ("bigint[]", "text[]"),
-        ([row["id"] for row in rows], [to_text(vector) for vector in vectors]),
+        ("text[]", "bigint[]", "text[]"),
+        (tenants, ids, [to_text(vector) for vector in vectors]),
     )

@@ -38,7 +38,10 @@ def model_register(
             f'there is a model "{taken[0]["name"]}" already',
             "Choose a name that differs in more than punctuation; models are listed in mindful.model.",
         )
-    settings = json.loads(options or "{}")
+    try:
+        settings = json.loads(options or "{}")
+    except RecursionError:
+        settings = None
     if not isinstance(settings, dict):
         raise InvalidParameterError(
             "options is no JSON object", 'Give an object, such as {"context_length": 2048}.'

@@ -29,9 +29,6 @@ class Database(Interrupts, Protocol):
     def one(self, sql: str, types: Sequence[str] = (), arguments: Sequence[Any] = ()) -> Row:
         """Run a statement that yields at least one row, and return its first."""
 
-    def warning(self, message: str, hint: str) -> None:
-        """Tell the client something that is not an error."""
-
     def secret(self) -> bytes:
         """Return a key of 32 bytes that every process of this server has, and nobody can read by SQL."""
 
@@ -80,9 +77,6 @@ class Generator(Protocol):
     state_format: str | None
     """What a saved state depends on beside the registered model and the tokens; None: states cannot be saved."""
 
-    def serve(self, tenant: str) -> None:
-        """Work for a tenant from now on; what was evaluated for another is forgotten."""
-
     def held(self, tokens: Sequence[int]) -> int:
         """Count how many tokens, from the first, need no evaluation."""
 
@@ -94,6 +88,9 @@ class Generator(Protocol):
 
         The state must be known to be what this server saved of these tokens, at this position, in this format.
         """
+
+    def serve(self, tenant: str) -> None:
+        """Say for whom the next calls are: nothing cached for another may be used, or told of."""
 
     def count(self, text: str) -> int:
         """Count the tokens of a text, without special tokens."""

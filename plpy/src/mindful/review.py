@@ -12,8 +12,9 @@ from mindful import runtime
 from mindful.chat import with_notes
 from mindful.entry import sql_function
 from mindful.errors import NullValueError, UndefinedObjectError
-from mindful.llm import check_fits
+from mindful.llm import check_fits, check_length
 from mindful.ports import Database, Generator, Message
+from mindful.slot import Turn
 
 _PROMPT_VERSION = 1
 _SYSTEM = "You check answers. Reply with Yes or No only."
@@ -60,7 +61,9 @@ def _log_odds(
     subject = with_notes(
         f"Question: {question}\nAnswer: {answer}\n\nIs this answer correct? Yes or No?", memories
     )
+    check_length("the answer with its memories", subject)
     tokens = generator.encode([Message("system", _SYSTEM), Message("user", subject)])
     check_fits(tokens, generator)
-    yes, no = generator.next_logprobs(tokens, ("Yes", "No"), db)
+    with Turn(db) as turn:
+        yes, no = generator.next_logprobs(tokens, ("Yes", "No"), turn)
     return yes - no

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,14 @@ def integer(options: Mapping[str, Any], key: str, default: int, low: int, high: 
             f"option {key} is {value!r}", f"It must be a whole number between {low} and {high}."
         )
     return value
+
+
+def readable_file(path: str) -> bool:
+    """Tell whether a path is absolute and leads to a file that the server may read."""
+    try:
+        return Path(path).is_absolute() and Path(path).is_file() and os.access(path, os.R_OK)
+    except OSError:
+        return False
 
 
 def file_sha256(path: str) -> str:

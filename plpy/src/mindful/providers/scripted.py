@@ -27,23 +27,21 @@ _WORD = re.compile(r"\s*\S+|\s+$")
 
 
 class ScriptedGenerator:
-    """Answers by the first pattern of its option `replies` that is found in the prompt, else by `default`.
+    """Answers by the first of its option `replies` whose text the prompt holds, else by `default`.
 
-    A token is a word with the space before it. The option `logprob` is every token's log-probability.
+    Replies are pairs of a text and the reply to it. A token is a word with the space before it.
+    The option `logprob` is every token's log-probability.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.context_length = integer(options, "context_length", 2048, 16, 1 << 20)
-        self._replies = [(re.compile(pattern), str(reply)) for pattern, reply in options.get("replies", [])]
+        self._replies = [(str(asked), str(reply)) for asked, reply in options.get("replies", [])]
         self._default = str(options.get("default", "I do not know."))
         self._logprob = float(options.get("logprob", -0.1))
         if self._logprob > 0:
             raise ValueError("logprob is positive")
         self._words: list[str] = []
         self.state_format: str | None = None
-
-    def serve(self, tenant: str) -> None:
-        """Hold nothing of anybody."""
 
     def held(self, tokens: Sequence[int]) -> int:
         """Hold nothing."""
@@ -56,6 +54,9 @@ class ScriptedGenerator:
     def load(self, first: int, tokens: Sequence[int], state: bytes) -> bool:
         """Take no state."""
         return False
+
+    def serve(self, tenant: str) -> None:
+        """Cache nothing for anybody."""
 
     def count(self, text: str) -> int:
         """Count words."""
@@ -80,7 +81,7 @@ class ScriptedGenerator:
     ) -> Iterator[str]:
         """Yield the scripted reply word by word."""
         prompt = "".join(self._words[token] for token in tokens)
-        reply = next((text for pattern, text in self._replies if pattern.search(prompt)), self._default)
+        reply = next((text for asked, text in self._replies if asked in prompt), self._default)
         completion.prompt_tokens, completion.first_token_ms = len(tokens), 0.0
         words, text = _WORD.findall(reply), TextStream(sampling.stop)
         completion.finish_reason = "stop" if len(words) < sampling.max_tokens else "length"
@@ -149,7 +150,7 @@ def load(spec: ModelSpec) -> Generator | Embedder:
         if spec.kind == "embedder":
             return ScriptedEmbedder(spec.options)
         return ScriptedGenerator(spec.options)
-    except (re.error, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise InvalidParameterError(
-            f"the script is broken: {error}", "replies is [[pattern, reply], ...]."
+            f"the script is broken: {error}", "replies is [[text in the prompt, reply], ...]."
         ) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mindful.errors import CorruptedModelError, InvalidParameterError, MissingPackageError, UndefinedFileError
 from mindful.ports import Embedder, Generator, Interrupts, ModelFacts, ModelSpec, Vector
-from mindful.providers.options import check_known, file_sha256, integer
+from mindful.providers.options import check_known, file_sha256, integer, readable_file
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -74,7 +74,7 @@ def load(spec: ModelSpec) -> Generator | Embedder:
 
 
 def _open(source: str, options: Mapping[str, Any]) -> SentenceTransformer:
-    if not Path(source).is_absolute() or not Path(source, "config.json").is_file():
+    if not readable_file(f"{source}/config.json"):
         raise UndefinedFileError(
             f'there is no model folder "{source}"',
             "The path must be absolute, hold a config.json, and be readable by the server's operating system user.",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mindful.errors import InvalidParameterError
-from mindful.ports import Embedder, Generator, ModelFacts, ModelSpec
+from mindful.ports import Embedder, Generator, Message, ModelFacts, ModelSpec
 from mindful.providers.llama.library import llama
 from mindful.providers.llama.weights import Weights
 from mindful.providers.options import check_known, file_sha256, integer
@@ -35,6 +35,10 @@ def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
                 f'the model file "{source}" is {"an embedder" if pooled else "not an embedder"}',
                 f"Register it with kind => '{'embedder' if pooled else 'generator'}'.",
             )
+        if kind == "generator":
+            from mindful.providers.llama.template import ChatTemplate
+
+            ChatTemplate(weights).encode([Message("user", "Hi")])
         return ModelFacts(
             sha256=file_sha256(source),
             context_length=context_length,
@@ -48,15 +52,22 @@ def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
 def load(spec: ModelSpec) -> Generator | Embedder:
     """Map a registered file and make a context for it."""
     weights = Weights(spec.source)
-    settings = _settings(weights, spec.options)
+    try:
+        return _open(spec.kind, weights, *_settings(weights, spec.options))
+    except BaseException:
+        weights.close()
+        raise
+
+
+def _open(kind: str, weights: Weights, context_length: int, threads: int) -> Generator | Embedder:
     # Imported here, as an embedder's first call should not pay for Jinja.
-    if spec.kind == "embedder":
+    if kind == "embedder":
         from mindful.providers.llama.embedder import LlamaEmbedder
 
-        return LlamaEmbedder(weights, *settings)
+        return LlamaEmbedder(weights, context_length, threads)
     from mindful.providers.llama.generator import LlamaGenerator
 
-    return LlamaGenerator(weights, *settings)
+    return LlamaGenerator(weights, context_length, threads)
 
 
 def _settings(weights: Weights, options: Mapping[str, Any]) -> tuple[int, int]:

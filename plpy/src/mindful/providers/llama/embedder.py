@@ -46,7 +46,11 @@ class LlamaEmbedder:
         """Embed texts as unit vectors."""
         callback = llama.ggml_abort_callback(lambda _data: interrupts.pending())
         llama.llama_set_abort_callback(self._context, callback, None)
-        tokens = [self._tokens(text) for text in texts]
+        tokens = []
+        for at, text in enumerate(texts):
+            if at % 64 == 0:
+                interrupts.check()
+            tokens.append(self._tokens(text))
         vectors: list[Vector] = [()] * len(texts)
         for group in groups([len(row) for row in tokens], self._capacity, _SEQUENCES):
             interrupts.check()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mindful.errors import CorruptedModelError
+from mindful.errors import CorruptedModelError, NotReadyError
 from mindful.ports import Completion, Interrupts, Message, Sampling
 from mindful.providers.llama import state as kv
 from mindful.providers.llama.library import ABORTED, last_error, llama, np
@@ -27,6 +27,8 @@ class LlamaGenerator:
     def __init__(self, weights: Weights, context_length: int, threads: int) -> None:
         self.context_length = context_length
         self._weights = weights
+        self._template = ChatTemplate(weights)
+        self._signals = SignalReader(weights.vocabulary_size)
         params = llama.llama_context_default_params()
         params.n_ctx = context_length
         params.n_batch = params.n_ubatch = min(_BATCH, context_length)
@@ -41,23 +43,16 @@ class LlamaGenerator:
                 "Register the model with a smaller option context_length.",
             )
         self._memory = llama.llama_get_memory(self._context)
-        self._template = ChatTemplate(weights)
-        self._signals = SignalReader(weights.vocabulary_size)
         self._cached: list[int] = []  # the tokens whose keys and values the cache holds
+        self._cached_for: str | None = None  # the tenant whose tokens they are
+        self._tenant: str | None = None
         self._holder: object = None  # the stream that evaluated last
         self._slow = False
-        self._tenant: str | None = None
         self.state_format = kv.format_of(weights, context_length)
-
-    def serve(self, tenant: str | None) -> None:
-        """Work for a tenant from now on: a prefix served from another's cache would tell that they had said it."""
-        if tenant != self._tenant:
-            self._keep(0)
-            self._holder, self._tenant = None, tenant
 
     def held(self, tokens: Sequence[int]) -> int:
         """Count how many tokens, from the first, the cache holds."""
-        return _common_prefix(self._cached, tokens)
+        return _common_prefix(self._cached, tokens) if self._tenant == self._cached_for else 0
 
     def save(self, first: int, last: int) -> bytes:
         """Return the state of the held tokens at first <= position < last."""
@@ -66,7 +61,8 @@ class LlamaGenerator:
     def load(self, first: int, tokens: Sequence[int], state: bytes) -> bool:
         """Hold tokens from position `first` on by their state."""
         self._holder = None
-        self._keep(first)
+        self._keep(first if self._tenant == self._cached_for else 0)
+        self._cached_for = self._tenant
         loaded = len(self._cached) == first and kv.give(self._context, state)
         if loaded:
             self._cached.extend(tokens)
@@ -93,14 +89,15 @@ class LlamaGenerator:
         context, text, holder = list(tokens), TextStream(sampling.stop), object()
         completion.prompt_tokens = len(context)
         # Batch shapes differ with a warm cache and with them the last bits of the logits: a seed asks for repetition.
-        completion.cached_tokens = self._evaluate(context, interrupts, reuse=sampling.seed is None)
+        completion.cached_tokens = self._evaluate(context, tenant, interrupts, reuse=sampling.seed is None)
         self._holder = holder
         with _sampler(sampling) as sampler:
-            for _ in range(min(sampling.max_tokens, self.context_length - len(context))):
-                if self._holder is not holder:  # another stream of this backend ran while ours was suspended
-                    self.serve(tenant)
-                    self._evaluate(context, interrupts)
+            for made in range(min(sampling.max_tokens, self.context_length - len(context))):
+                if self._holder is not holder:  # another call of this backend ran while ours was suspended
+                    self._evaluate(context, tenant, interrupts)
                     self._holder = holder
+                elif made:
+                    self._append(context[-1:], interrupts)
                 token: int = llama.llama_sampler_sample(sampler, self._context, -1)
                 self._signals.read(self._logits(), token, completion)
                 completion.total_ms = (time.perf_counter() - started) * 1000
@@ -114,8 +111,6 @@ class LlamaGenerator:
                 if text.stopped:
                     completion.finish_reason = "stop"
                     break
-                if self._holder is holder and len(context) < self.context_length:
-                    self._append([token], interrupts)
         completion.total_ms = (time.perf_counter() - started) * 1000
         if rest := text.flush():
             yield rest
@@ -124,22 +119,37 @@ class LlamaGenerator:
         self, tokens: Sequence[int], candidates: Sequence[str], interrupts: Interrupts
     ) -> list[float]:
         """Log-probability of the first token of each candidate, as the next token."""
-        self._evaluate(list(tokens), interrupts)
-        self._holder = None
+        self._evaluate(list(tokens), self._tenant, interrupts)
         logits = self._logits().astype(np.float64)
         log_total = logits.max() + np.log(np.exp(logits - logits.max()).sum())
         return [float(logits[self._weights.tokenize(text)[0]] - log_total) for text in candidates]
 
+    def serve(self, tenant: str) -> None:
+        """Say for whom the next calls are: how much of a prompt is cached would tell what another had asked."""
+        self._tenant = tenant
+
     def close(self) -> None:
-        """Give the memory back."""
+        """Give the memory back; a stream that is still suspended fails when it is resumed."""
         llama.llama_free(self._context)
+        self._context = self._holder = None
+        self._cached.clear()
         self._weights.close()
 
-    def _evaluate(self, tokens: list[int], interrupts: Interrupts, reuse: bool = True) -> int:
-        """Make the cache hold just these tokens, and return how many it held already."""
+    def _evaluate(
+        self, tokens: list[int], tenant: str | None, interrupts: Interrupts, reuse: bool = True
+    ) -> int:
+        """Make the cache hold just these tokens, and return how many it held already.
+
+        Nobody holds the cache from here on: whoever is suspended must evaluate anew, even if this call fails.
+        """
+        self._holder = None
+        if not self._context:
+            raise NotReadyError("the model was unloaded while its answer was read", "Ask again.")
         # The last token is always evaluated: its logits are what comes next.
-        shared = _common_prefix(self._cached, tokens[:-1]) if reuse else 0
+        known = reuse and tenant == self._cached_for
+        shared = _common_prefix(self._cached, tokens[:-1]) if known else 0
         self._keep(shared)
+        self._cached_for = tenant
         shared = len(self._cached)
         self._append(tokens[shared:], interrupts)
         return shared

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from pathlib import Path
 
 from mindful.errors import CorruptedModelError, UndefinedFileError
 from mindful.providers.llama.library import last_error, llama
-from mindful.providers.options import file_stamp
+from mindful.providers.options import file_stamp, readable_file
 
 
 class Weights:
     """A model file mapped into memory, where all backends share one copy of it."""
 
     def __init__(self, source: str) -> None:
-        if not Path(source).is_file():
+        if not readable_file(source):
             raise UndefinedFileError(
                 f'there is no model file "{source}"',
                 "The path must be absolute and readable by the operating system user of the server.",

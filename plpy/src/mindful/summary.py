@@ -1,0 +1,62 @@
+"""Summaries of any length of text: parts that fit the context, then the summaries of the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mindful import runtime
+from mindful.entry import sql_function
+from mindful.llm import Call
+from mindful.ports import Database, Generator, Message, ModelSpec, Sampling
+
+_SYSTEM = "You summarize texts. Keep names, numbers and decisions. Answer with two or three sentences."
+_LENGTH = 128
+"""Tokens of a summary at most: well below what fits into a part, so that every round leaves fewer parts."""
+
+
+@sql_function
+def summary(db: Database, state: Sequence[str] | None) -> str | None:
+    """Summarize texts in their order."""
+    texts = [text for text in state or () if text.strip()]
+    if not texts:
+        return None
+    spec, generator = runtime.generator(db, None)
+    room = generator.context_length - _LENGTH - len(generator.encode(_messages("")))
+    while True:
+        parts = list(_parts(texts, generator, room))
+        texts = [_summarize(db, spec, generator, part) for part in parts]
+        if len(texts) == 1:
+            return texts[0]
+
+
+def _summarize(db: Database, spec: ModelSpec, generator: Generator, text: str) -> str:
+    tokens = generator.encode(_messages(text))
+    return Call(spec, generator, tokens, Sampling(max_tokens=_LENGTH)).answer(db).strip()
+
+
+def _messages(text: str) -> list[Message]:
+    return [Message("system", _SYSTEM), Message("user", f"Summarize this:\n\n{text}")]
+
+
+def _parts(texts: Sequence[str], generator: Generator, room: int) -> Iterator[str]:
+    """Join texts in their order into parts that fit, and cut those that alone do not."""
+    part, used = "", 0
+    for text in texts:
+        for piece in _pieces(text, generator, room):
+            tokens = generator.count(f"\n\n{piece}")
+            if part and used + tokens > room:
+                yield part
+                part, used = "", 0
+            part, used = f"{part}\n\n{piece}" if part else piece, used + tokens
+    if part:
+        yield part
+
+
+def _pieces(text: str, generator: Generator, room: int) -> Iterator[str]:
+    """Cut a text into pieces of less than `room` tokens, at white space where there is some."""
+    while text:
+        piece = generator.truncate(text, room - 8)  # cutting can change how the rest is tokenized
+        if len(piece) < len(text):
+            piece = piece[: piece.rfind(" ") + 1] or piece
+        yield piece or text[:1]
+        text = text[len(piece or text[:1]) :]

@@ -1,0 +1,126 @@
+create table setting_definition (
+    key text primary key,
+    type text not null check (type in ('integer', 'number', 'boolean', 'text')),
+    low double precision,
+    high double precision,
+    scopes text[] not null check (scopes <@ array['global', 'user', 'session']),
+    initial jsonb not null,
+    description text not null
+);
+comment on table setting_definition is 'What can be set: type, range, where, and the value where nobody has set it.';
+alter table setting_definition enable row level security;
+alter table setting_definition force row level security;
+create policy read on setting_definition for select using (true);
+
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('model_slots', 'integer', 0, 1024, '{global}', '0',
+        'How many connections may run a model at once; 0 is one for each processor core.'),
+    ('model_slot_wait_ms', 'integer', 1, 3600000, '{global,user}', '60000',
+        'How long a call waits for a slot, in milliseconds, before it fails with 55P03.'),
+    ('generation_log', 'boolean', null, null, '{global,user}', 'true',
+        'Whether calls of generators are recorded in the table generation.');
+
+create table setting (
+    tenant text not null default _tenant(),
+    id bigint generated always as identity,
+    scope text not null check (scope in ('global', 'user', 'session')),
+    session_id uuid,
+    key text not null references setting_definition,
+    value jsonb not null,
+    reason text,
+    changed_by text not null default current_user,
+    changed_at timestamptz not null default clock_timestamp(),
+    primary key (tenant, id),
+    check ((scope = 'session') = (session_id is not null)),
+    check ((scope = 'global') = (tenant = ''))
+);
+create index on setting (tenant, key, scope, session_id, id);
+comment on table setting is 'Every change of a setting; the newest of its scope is in force. Value null takes the scope''s setting back.';
+comment on column setting.tenant is 'Whose setting it is; empty for those of scope global.';
+alter table setting enable row level security;
+alter table setting force row level security;
+create policy own on setting using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy read_global on setting for select using (tenant = '');
+create policy write_global on setting for insert to mindful_admin with check (tenant = '');
+select pg_catalog.pg_extension_config_dump('mindful.setting', '');
+select pg_catalog.pg_extension_config_dump('mindful.setting_id_seq', '');
+
+create function setting_get(key text, session_id uuid default null) returns jsonb
+language sql stable parallel safe security invoker
+begin atomic
+    select coalesce(
+        (
+            select s.value
+            from (
+                select distinct on (c.scope) c.scope, c.value
+                from mindful.setting c
+                where c.key = setting_get.key
+                    and c.tenant = any (array['', (select mindful._tenant())])
+                    and (c.scope <> 'session' or c.session_id = setting_get.session_id)
+                order by c.scope, c.id desc
+            ) s
+            where s.value <> 'null'
+            order by pg_catalog.array_position(array['session', 'user', 'global'], s.scope)
+            limit 1
+        ),
+        (select d.initial from mindful.setting_definition d where d.key = setting_get.key)
+    );
+end;
+comment on function setting_get(text, uuid) is
+'The value in force: the session''s, else the caller''s own, else the global one, else the initial one. NULL where there is no such setting.';
+
+create function _setting_check(key text, value jsonb, scope text) returns jsonb
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    defined mindful.setting_definition;
+    found_type text := jsonb_typeof(value);
+begin
+    select d.* into defined from mindful.setting_definition d where d.key = _setting_check.key;
+    if not found then
+        perform mindful._raise('42704', format('there is no setting %s', coalesce(quote_literal(key), 'null')),
+            'Settings are listed in mindful.setting_definition.');
+    elsif scope is null or scope <> all (defined.scopes) then
+        perform mindful._raise('22023', format('setting %s has no scope %s', key, coalesce(quote_literal(scope), 'null')),
+            format('Its scopes are %s.', array_to_string(defined.scopes, ', ')));
+    elsif value is null or found_type = 'null' then
+        return 'null';
+    elsif found_type <> (case defined.type when 'integer' then 'number' when 'text' then 'string' else defined.type end)
+        or defined.type = 'integer' and (value #>> '{}')::numeric % 1 <> 0
+    then
+        perform mindful._raise('22023', format('setting %s is %s', key, value), format('It must be of type %s.', defined.type));
+    elsif found_type = 'number' and not (value #>> '{}')::numeric between defined.low and defined.high then
+        perform mindful._raise('22023', format('setting %s is %s', key, value),
+            format('It must be between %s and %s.', defined.low, defined.high));
+    end if;
+    return value;
+end
+$$;
+comment on function _setting_check(text, jsonb, text) is 'Returns a value that the setting can have, or raises 42704 or 22023.';
+
+create function setting_set(
+    key text,
+    value jsonb,
+    scope text default 'user',
+    session_id uuid default null,
+    reason text default null
+) returns jsonb
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    value := mindful._setting_check(key, value, scope);
+    insert into mindful.setting (tenant, scope, session_id, key, value, reason)
+    values (case scope when 'global' then '' else mindful._tenant() end, scope, session_id, key, value, reason);
+    return mindful.setting_get(key, session_id);
+end
+$$;
+comment on function setting_set(text, jsonb, text, uuid, text) is
+'Sets a value for all (scope global, for administrators), for the caller (user) or for one session, and returns the value now in force; a JSON null takes the scope''s setting back. Every change is kept, with who made it, when and why. Errors: 42704 (no such setting), 22023 (wrong type, range or scope), 42501 (global is for mindful_admin).';
+
+create view active_setting with (security_invoker = true) as
+select d.key, mindful.setting_get(d.key) as value, d.initial, d.type, d.low, d.high, d.scopes, d.description
+from mindful.setting_definition d;
+comment on view active_setting is 'The settings in force for the caller, outside any session''s own.';
+

@@ -1,0 +1,77 @@
+"""Settings: who may change them, what they may be, and every change of them."""
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+from support import fails
+
+
+def get(connection: psycopg.Connection, key: str) -> object:
+    row = connection.execute("select setting_get(%s)", (key,)).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def test_the_nearest_scope_is_in_force(
+    admin: psycopg.Connection, ana: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    key = "model_slot_wait_ms"
+    assert get(ana, key) == 60000
+    admin.execute("select setting_set(%s, '5000', 'global')", (key,))
+    assert get(ana, key) == 5000
+    assert ana.execute("select setting_set(%s, '70')", (key,)).fetchone() == (70,)
+    assert (get(ana, key), get(bob, key)) == (70, 5000)
+    ana.execute("select setting_set(%s, null)", (key,))
+    assert get(ana, key) == 5000
+    assert get(ana, "nothing") is None
+
+
+def test_every_change_is_kept(ana: psycopg.Connection) -> None:
+    ana.execute("select setting_set('generation_log', 'false', reason => 'private work')")
+    ana.execute("select setting_set('generation_log', 'true')")
+    rows = ana.execute("select value, reason, changed_by from setting order by id").fetchall()
+    assert rows == [(False, "private work", ana.info.user), (True, None, ana.info.user)]
+    for statement in ("update setting set value = '1'", "delete from setting"):
+        with fails("42501", hint=None):
+            ana.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "scope", "sqlstate"),
+    [
+        ("nothing", 1, "user", "42704"),
+        (None, 1, "user", "42704"),
+        ("model_slots", 4, "user", "22023"),
+        ("model_slots", 4, "galaxy", "22023"),
+        ("model_slot_wait_ms", 1.5, "user", "22023"),
+        ("model_slot_wait_ms", "soon", "user", "22023"),
+        ("model_slot_wait_ms", 0, "user", "22023"),
+        ("model_slot_wait_ms", 10**9, "user", "22023"),
+        ("generation_log", 1, "user", "22023"),
+        ("generation_log", {}, "user", "22023"),
+    ],
+)
+def test_bad_settings_are_refused(
+    ana: psycopg.Connection, key: str | None, value: object, scope: str, sqlstate: str
+) -> None:
+    with fails(sqlstate):
+        ana.execute("select setting_set(%s, %s, %s)", (key, Jsonb(value), scope))
+    assert ana.execute("select count(*) from setting").fetchone() == (0,)
+
+
+def test_what_holds_for_all_is_an_administrators(ana: psycopg.Connection, bob: psycopg.Connection) -> None:
+    with fails("42501", hint=None):
+        ana.execute("select setting_set('model_slots', '64', 'global')")
+    with fails("42501", hint=None):
+        ana.execute(
+            "insert into setting (tenant, scope, key, value) values (%s, 'user', 'model_slots', '64')",
+            (bob.info.user,),
+        )
+    with fails("23514", hint=None):
+        ana.execute("insert into setting (scope, key, value) values ('global', 'model_slots', '64')")
+
+
+def test_the_log_can_be_turned_off(ana: psycopg.Connection) -> None:
+    ana.execute("select setting_set('generation_log', 'false')")
+    ana.execute("select llm_generate('Hi', model => 'scripted')")
+    assert ana.execute("select count(*) from generation").fetchone() == (0,)
