@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
@@ -64,6 +65,17 @@ class Terminal:
 
     def ends(self) -> int:
         return self._process.wait(60)
+
+    def interrupted(self) -> int:
+        """Press Ctrl-C until the command ends, as a person would.
+
+        CPython's readline misses a signal that arrives between reading a key and waiting for the next.
+        """
+        for _ in range(6):
+            self.press("\x03")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self._process.wait(10)
+        return self.ends()
 
     def close(self) -> None:
         self._process.kill()
@@ -192,8 +204,7 @@ def test_ctrl_c_at_the_prompt_leaves(mindful: Open) -> None:
     terminal.shows(PROMPT)
     terminal.press("half a message")
     terminal.shows("half a message")
-    terminal.press("\x03")
-    assert terminal.ends() == 0
+    assert terminal.interrupted() == 0
 
 
 def test_the_line_can_be_edited(mindful: Open, ana: psycopg.Connection) -> None:
