@@ -192,7 +192,75 @@ create aggregate llm_summarize(content text) (
 comment on aggregate llm_summarize(text) is
 'Summarizes texts, in the order that ORDER BY within the call gives, with the default generator. What does not fit its context at once is summarized in parts, and the summaries in turn, until one is left. NULLs and empty texts are left out; no text gives NULL. Errors: 55000 (no default generator), 57014 (cancelled), 55P03 (no free slot).';
 
+create type label_detail as (label text, probability real, probabilities jsonb);
+comment on type label_detail is 'The label that fits a text best, its probability, and those of all labels.';
+
+create function llm_classify(
+    content text,
+    labels text[],
+    instruction text default null,
+    model text default null,
+    subtract_prior boolean default true
+) returns text
+language plpython3u stable parallel restricted security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.label import llm_classify
+return llm_classify(content, labels, instruction, model, subtract_prior)
+$python$;
+comment on function llm_classify(text, text[], text, text, boolean) is
+'Chooses the label that fits a text best with a generator (NULL: the default one), without generating: a label''s score is the mean log-probability (nats) of its tokens, its end included, as what completes a form with the instruction, the labels and the text; softmax over the labels gives probabilities. With subtract_prior each label''s score for an empty text is subtracted first (contextual calibration, Zhao et al. 2021), so that a label gains nothing by being common. The instruction says what the labels are about, such as "What is the sentiment of the text?". The text is read as one line. NULL gives NULL. For many rows llm_classify_many is faster. Errors: 22004 (labels null), 22023 (no label, more than 255, one twice, empty text), 42704 (no such model), 54000 (text longer than the model''s context).';
+
+create function llm_classify_many(
+    contents text[],
+    labels text[],
+    instruction text default null,
+    model text default null,
+    subtract_prior boolean default true
+) returns setof label_detail
+language plpython3u stable parallel restricted security invoker cost 1000000 rows 100
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.label import llm_classify_many
+return llm_classify_many(contents, labels, instruction, model, subtract_prior)
+$python$;
+comment on function llm_classify_many(text[], text[], text, text, boolean) is
+'As llm_classify for many texts in shared batches: one row a text, in their order, with the label, its probability, and the probabilities of all labels, which add up to 1, by label. NULL gives a row of NULLs. A NULL array gives no rows. Errors as llm_classify.';
+
+create function llm_if(content text, condition text, model text default null) returns boolean
+language plpython3u stable parallel restricted security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.label import llm_if
+return llm_if(content, condition, model)
+$python$;
+comment on function llm_if(text, text, text) is
+'Tells whether a statement, such as "The writer is pleased.", is true of a text, by the scores of the labels true and false with their priors subtracted; see llm_classify. NULL where the text or the condition is NULL. Errors: 22023 (empty text or condition), 42704 (no such model), 54000 (text longer than the model''s context).';
+
+create function llm_generate_many(
+    prompts text[],
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    system_prompt text default null,
+    stop text[] default '{}',
+    truncate boolean default false
+) returns text[]
+language plpython3u volatile parallel unsafe security invoker cost 1000000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.batch import llm_generate_many
+return llm_generate_many(prompts, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+$python$;
+comment on function llm_generate_many(text[], text, integer, real, integer, text, text[], boolean) is
+'As llm_generate for many prompts, evaluated side by side, which makes more tokens a second than one call after the other; what the prompts begin with alike is evaluated once. The answers stand in the order of the prompts, NULL for NULL; a NULL array gives NULL. The n-th prompt is sampled with the seed plus n - 1. Answers can differ from those of single calls where two tokens are all but equally likely, as sums are rounded in another order. Nothing is returned before the last answer is complete. Errors as llm_generate; the message says which prompt it is about.';
+
 revoke execute on function
+    llm_classify(text, text[], text, text, boolean),
+    llm_classify_many(text[], text[], text, text, boolean),
+    llm_if(text, text, text),
+    llm_generate_many(text[], text, integer, real, integer, text, text[], boolean),
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text),
     _setting_check(text, jsonb, text),
@@ -203,6 +271,10 @@ revoke execute on function
     llm_summarize(text)
 from public;
 grant execute on function
+    llm_classify(text, text[], text, text, boolean),
+    llm_classify_many(text[], text[], text, text, boolean),
+    llm_if(text, text, text),
+    llm_generate_many(text[], text, integer, real, integer, text, text[], boolean),
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text),
     _setting_check(text, jsonb, text),

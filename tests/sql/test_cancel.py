@@ -13,6 +13,10 @@ AT_WORK = {
     "stream": "select count(*) from (select llm_stream('Write a very long story.', max_tokens => 1500)) s",
     "chat": "select llm_chat('Write a very long story about the sea.', max_tokens => 1500)",
     "embed": "select llm_embed_many(array_agg('words about the thing ' || i)) from generate_series(1, 4000) i",
+    "classify": "select count(*) from llm_classify_many(array(select 'words about the thing ' || i"
+    " from generate_series(1, 4000) i), '{good,bad}')",
+    "many": "select llm_generate_many(array(select 'Write a very long story about ' || i"
+    " from generate_series(1, 64) i), max_tokens => 500)",
     "insert": "select memory_insert_many(jsonb_agg(jsonb_build_object('content', 'words about the thing ' || i)))"
     " from generate_series(1, 4000) i",
 }

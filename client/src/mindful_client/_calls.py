@@ -23,6 +23,7 @@ from mindful_client.types import (
     ChatDetail,
     ContextPart,
     GenerationDetail,
+    LabelDetail,
     RecalledMemory,
     ReviewDetail,
     StatusDetail,
@@ -145,6 +146,62 @@ def llm_token_count(content: str | None, *, model: str | None = DEFAULT) -> Call
     Raises NotFoundError (no such model).
     """
     return _value("llm_token_count", locals())
+
+
+def llm_generate_many(
+    prompts: Sequence[str | None] | None,
+    *,
+    model: str | None = DEFAULT,
+    max_tokens: int = DEFAULT,
+    temperature: float = DEFAULT,
+    seed: int | None = DEFAULT,
+    system_prompt: str | None = DEFAULT,
+    stop: Sequence[str] = DEFAULT,
+    truncate: bool = DEFAULT,
+) -> Call[list[str | None] | None]:
+    """Answer prompts side by side, in their order, None for None; more tokens a second than one by one.
+
+    Raises as llm_generate.
+    """
+    return _value("llm_generate_many", locals())
+
+
+def llm_classify(
+    content: str | None,
+    labels: Sequence[str],
+    *,
+    instruction: str | None = DEFAULT,
+    model: str | None = DEFAULT,
+    subtract_prior: bool = DEFAULT,
+) -> Call[str | None]:
+    """Choose the label that fits a text best; None gives None.
+
+    Raises InvalidInputError (labels, text), NotFoundError (no such model).
+    """
+    return _value("llm_classify", locals())
+
+
+def llm_classify_many(
+    contents: Sequence[str | None] | None,
+    labels: Sequence[str],
+    *,
+    instruction: str | None = DEFAULT,
+    model: str | None = DEFAULT,
+    subtract_prior: bool = DEFAULT,
+) -> Call[list[LabelDetail]]:
+    """Choose labels for texts in shared batches, in their order, with the probabilities of all labels.
+
+    Raises as llm_classify.
+    """
+    return _rows("llm_classify_many", locals(), LabelDetail)
+
+
+def llm_if(content: str | None, condition: str | None, *, model: str | None = DEFAULT) -> Call[bool | None]:
+    """Tell whether a statement is true of a text; None where either is None.
+
+    Raises InvalidInputError (empty text or condition), NotFoundError (no such model).
+    """
+    return _value("llm_if", locals())
 
 
 # Conversations
@@ -441,6 +498,11 @@ _TYPES: dict[str, LiteralString] = {
     "created_at": "timestamptz",
     "granted_to": "text[]",
     "k": "integer",
+    "prompts": "text[]",
+    "labels": "text[]",
+    "instruction": "text",
+    "subtract_prior": "boolean",
+    "condition": "text",
     "key": "text",
     "value": "jsonb",
     "scope": "text",

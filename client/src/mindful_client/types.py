@@ -25,6 +25,15 @@ class GenerationDetail:
 
 
 @dataclass(frozen=True)
+class LabelDetail:
+    """The label that fits a text best, its probability, and those of all labels; all None for no text."""
+
+    label: str | None
+    probability: float | None
+    probabilities: dict[str, float] | None
+
+
+@dataclass(frozen=True)
 class ContextPart:
     """One part of what the model would be shown."""
 

@@ -38,7 +38,7 @@ def llm_generate(
     """Answer a prompt."""
     if prompt is None:
         return None
-    call = _call(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+    call = call_of(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
     return call.answer(db)
 
 
@@ -57,7 +57,7 @@ def llm_generate_detail(
     """Answer a prompt, and tell what it cost and how sure the model was."""
     if prompt is None:
         return None
-    call = _call(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+    call = call_of(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
     return {"text": call.answer(db), "model": call.spec.name} | call.outcome()
 
 
@@ -75,7 +75,7 @@ def llm_stream(
 ) -> Iterator[str]:
     """Answer a prompt piece by piece."""
     if prompt is not None:
-        call = _call(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+        call = call_of(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
         yield from call.stream(db)
 
 
@@ -171,12 +171,17 @@ class Call:
 
     def _record(self, db: Database, turn: Turn, memory_ids: Sequence[int]) -> None:
         """Add the call to `generation`, where that is wanted and the transaction may write."""
-        wanted = db.one(
-            """select pg_catalog.current_setting('transaction_read_only') = 'off'
-                   and mindful.setting_get('generation_log') = 'true' as log"""
-        )
-        if not wanted["log"]:
+        if not _recorded(db):
             return
+        columns = self._columns(turn, memory_ids)
+        places = ", ".join(f"${at}" for at in range(1, len(columns) + 1))
+        db.rows(
+            f"insert into mindful.generation ({', '.join(columns)}) values ({places})",
+            [type_name for type_name, _ in columns.values()],
+            [value for _, value in columns.values()],
+        )
+
+    def _columns(self, turn: Turn, memory_ids: Sequence[int]) -> dict[str, tuple[str, Any]]:
         columns: dict[str, tuple[str, Any]] = {
             "model": ("text", self.spec.name),
             "model_sha256": ("text", self.spec.sha256),
@@ -191,12 +196,32 @@ class Call:
         types = {"confidence": "real", "signals": "jsonb", "finish_reason": "text"}
         for name, value in self.outcome().items():
             columns[name] = (types.get(name, "real" if name.endswith("_ms") else "integer"), value)
-        places = ", ".join(f"${at}" for at in range(1, len(columns) + 1))
-        db.rows(
-            f"insert into mindful.generation ({', '.join(columns)}) values ({places})",
-            [type_name for type_name, _ in columns.values()],
-            [value for _, value in columns.values()],
-        )
+        return columns
+
+    @staticmethod
+    def run_many(db: Database, calls: Sequence[Call]) -> list[str]:
+        """Answer calls of one generator side by side, and record them in one statement."""
+        if not calls:
+            return []
+        with Turn(db) as turn:
+            texts = calls[0]._generator.stream_many(
+                [call._tokens for call in calls],
+                [call._sampling for call in calls],
+                [call._completion for call in calls],
+                turn,
+            )
+        if _recorded(db):
+            rows = [{name: value for name, (_, value) in call._columns(turn, ()).items()} for call in calls]
+            for row in rows:
+                row["signals"] = json.loads(row["signals"])
+            columns = ", ".join(rows[0])
+            db.rows(
+                f"""insert into mindful.generation ({columns})
+                    select {columns} from pg_catalog.jsonb_populate_recordset(null::mindful.generation, $1)""",
+                ("jsonb",),
+                (json.dumps(rows),),
+            )
+        return texts
 
 
 def confidence(completion: Completion) -> float:
@@ -245,7 +270,7 @@ def sampling_of(
     return Sampling(max_tokens, temperature, seed, tuple(filter(None, stop or ())))
 
 
-def _call(
+def call_of(
     db: Database,
     prompt: str,
     model: str | None,
@@ -256,6 +281,7 @@ def _call(
     stop: Sequence[str] | None,
     truncate: bool | None,
 ) -> Call:
+    """Check the arguments of a generating function, and make the call that they describe."""
     sampling = sampling_of(max_tokens, temperature, seed, stop)
     if not prompt.strip(BLANK):
         raise InvalidParameterError("prompt is empty", "Give a text with at least one visible character.")
@@ -292,3 +318,11 @@ def check_length(name: str, text: str) -> None:
     size = len(text.encode("utf-8", errors="replace"))
     if size > LONGEST_TEXT:
         raise ContextLengthError(f"{name} has {size} bytes, more than {LONGEST_TEXT}", "Split it.")
+
+
+def _recorded(db: Database) -> bool:
+    row = db.one(
+        """select pg_catalog.current_setting('transaction_read_only') = 'off'
+               and mindful.setting_get('generation_log') = 'true' as log"""
+    )
+    return bool(row["log"])

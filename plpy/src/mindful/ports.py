@@ -89,6 +89,24 @@ class Generator(Protocol):
     ) -> Iterator[str]:
         """Continue the tokens, yielding text as it is made; never half a character or part of a stop string."""
 
+    def stream_many(
+        self,
+        prompts: Sequence[Sequence[int]],
+        samplings: Sequence[Sampling],
+        completions: Sequence[Completion],
+        interrupts: Interrupts,
+    ) -> list[str]:
+        """Continue many prompts (at least one) side by side, each with a sampling and a completion of its own."""
+
+    def score(
+        self, prompts: Sequence[str], candidates: Sequence[str], interrupts: Interrupts
+    ) -> list[list[float]]:
+        """Mean log-probability (nats a token) of each candidate as what follows each plain text: a row a text.
+
+        No chat template is applied. What the texts, or a single one and that of the call before, begin with alike
+        is evaluated once.
+        """
+
     def next_logprobs(
         self, tokens: Sequence[int], candidates: Sequence[str], interrupts: Interrupts
     ) -> list[float]:

@@ -1,4 +1,4 @@
-"""Packing texts into batches."""
+"""Packing texts into batches, and what they have in common."""
 
 from __future__ import annotations
 
@@ -17,3 +17,9 @@ def groups(lengths: Sequence[int], capacity: int, most: int) -> Iterator[list[in
         used += lengths[at]
     if group:
         yield group
+
+
+def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
+    """Count the tokens that two texts begin with alike."""
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(left), len(right)))

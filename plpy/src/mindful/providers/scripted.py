@@ -67,8 +67,7 @@ class ScriptedGenerator:
         self, tokens: Sequence[int], sampling: Sampling, completion: Completion, interrupts: Interrupts
     ) -> Iterator[str]:
         """Yield the scripted reply word by word."""
-        prompt = "".join(self._words[token] for token in tokens)
-        reply = next((text for asked, text in self._replies if asked in prompt), self._default)
+        reply = self._reply("".join(self._words[token] for token in tokens))
         completion.prompt_tokens, completion.first_token_ms = len(tokens), 0.0
         words, text = _WORD.findall(reply), TextStream(sampling.stop)
         completion.finish_reason = "stop" if len(words) < sampling.max_tokens else "length"
@@ -85,16 +84,41 @@ class ScriptedGenerator:
         if rest := text.flush():
             yield rest
 
+    def stream_many(
+        self,
+        prompts: Sequence[Sequence[int]],
+        samplings: Sequence[Sampling],
+        completions: Sequence[Completion],
+        interrupts: Interrupts,
+    ) -> list[str]:
+        """Give each prompt its scripted reply."""
+        return [
+            "".join(self.stream(*call, interrupts))
+            for call in zip(prompts, samplings, completions, strict=True)
+        ]
+
+    def score(
+        self, prompts: Sequence[str], candidates: Sequence[str], interrupts: Interrupts
+    ) -> list[list[float]]:
+        """Give the candidate that is the scripted reply the scripted log-probability, the others the rest."""
+        interrupts.check()
+        return [self._spread(self._reply(prompt), candidates) for prompt in prompts]
+
     def next_logprobs(
         self, tokens: Sequence[int], candidates: Sequence[str], interrupts: Interrupts
     ) -> list[float]:
         """Give the candidate that the script would answer the scripted log-probability, the others the rest."""
-        answer = "".join(self.stream(tokens, Sampling(), Completion(), interrupts))
-        rest = math.log(max(1 - math.exp(self._logprob), 1e-9) / max(len(candidates) - 1, 1))
-        return [self._logprob if answer.startswith(text.strip()) else rest for text in candidates]
+        return self._spread("".join(self.stream(tokens, Sampling(), Completion(), interrupts)), candidates)
 
     def close(self) -> None:
         """Hold nothing."""
+
+    def _reply(self, prompt: str) -> str:
+        return next((text for asked, text in self._replies if asked in prompt), self._default)
+
+    def _spread(self, reply: str, candidates: Sequence[str]) -> list[float]:
+        rest = math.log(max(1 - math.exp(self._logprob), 1e-9) / max(len(candidates) - 1, 1))
+        return [self._logprob if reply.startswith(text.strip()) else rest for text in candidates]
 
 
 class ScriptedEmbedder:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mindful.errors import CorruptedModelError, NotReadyError
+from mindful.errors import ContextLengthError, CorruptedModelError, NotReadyError
 from mindful.ports import Completion, Interrupts, Message, Sampling
+from mindful.providers.llama.batch import Answers, Scorer
 from mindful.providers.llama.library import ABORTED, last_error, llama, np
+from mindful.providers.llama.sampler import sampler
 from mindful.providers.llama.signals import SignalReader
 from mindful.providers.llama.template import ChatTemplate
 from mindful.providers.llama.weights import Weights
+from mindful.providers.packing import common_prefix
 from mindful.text import TextStream
 
 _BATCH = 512
@@ -28,6 +29,8 @@ class LlamaGenerator:
         self._weights = weights
         self._template = ChatTemplate(weights)
         self._signals = SignalReader(weights.vocabulary_size)
+        self._threads = threads
+        self._scorer = Scorer(weights, threads)
         params = llama.llama_context_default_params()
         params.n_ctx = context_length
         params.n_batch = params.n_ubatch = min(_BATCH, context_length)
@@ -70,14 +73,14 @@ class LlamaGenerator:
         # Batch shapes differ with a warm cache and with them the last bits of the logits: a seed asks for repetition.
         completion.cached_tokens = self._evaluate(context, tenant, interrupts, reuse=sampling.seed is None)
         self._holder = holder
-        with _sampler(sampling) as sampler:
+        with sampler(sampling) as chain:
             for made in range(min(sampling.max_tokens, self.context_length - len(context))):
                 if self._holder is not holder:  # another call of this backend ran while ours was suspended
                     self._evaluate(context, tenant, interrupts)
                     self._holder = holder
                 elif made:
                     self._append(context[-1:], interrupts)
-                token: int = llama.llama_sampler_sample(sampler, self._context, -1)
+                token: int = llama.llama_sampler_sample(chain, self._context, -1)
                 self._signals.read(self._logits(), token, completion)
                 completion.total_ms = (time.perf_counter() - started) * 1000
                 completion.first_token_ms = completion.first_token_ms or completion.total_ms
@@ -105,10 +108,40 @@ class LlamaGenerator:
 
     def serve(self, tenant: str) -> None:
         """Say for whom the next calls are: how much of a prompt is cached would tell what another had asked."""
+        if tenant != self._tenant:
+            self._scorer.close()
         self._tenant = tenant
+
+    def stream_many(
+        self,
+        prompts: Sequence[Sequence[int]],
+        samplings: Sequence[Sampling],
+        completions: Sequence[Completion],
+        interrupts: Interrupts,
+    ) -> list[str]:
+        """Continue many prompts side by side."""
+        answers = Answers(self._weights, self.context_length, self._threads, prompts, samplings, completions)
+        return answers.run(interrupts)
+
+    def score(
+        self, prompts: Sequence[str], candidates: Sequence[str], interrupts: Interrupts
+    ) -> list[list[float]]:
+        """Mean log-probability of each candidate's tokens, as what follows each of these plain texts."""
+        # A tokenizer may join a candidate's first character to what stands before it, or set a space before it.
+        before = self._weights.tokenize(prompts[0][-1])
+        after = [self._weights.tokenize(prompts[0][-1] + text)[len(before) :] for text in candidates]
+        tokens = [self._weights.tokenize(prompt, surround=True) for prompt in prompts]
+        longest = max(map(len, tokens)) + max(map(len, after))
+        if longest > self.context_length:
+            raise ContextLengthError(
+                f"a text with its label has {longest} tokens, the model's context holds {self.context_length}",
+                "Shorten it, or register the model with a larger option context_length.",
+            )
+        return self._scorer.score(tokens, after, interrupts)
 
     def close(self) -> None:
         """Give the memory back; a stream that is still suspended fails when it is resumed."""
+        self._scorer.close()
         llama.llama_free(self._context)
         self._context = self._holder = None
         self._weights.close()
@@ -125,7 +158,7 @@ class LlamaGenerator:
             raise NotReadyError("the model was unloaded while its answer was read", "Ask again.")
         # The last token is always evaluated: its logits are what comes next.
         known = reuse and tenant == self._cached_for
-        shared = _common_prefix(self._cached, tokens[:-1]) if known else 0
+        shared = common_prefix(self._cached, tokens[:-1]) if known else 0
         self._keep(shared)
         self._cached_for = tenant
         shared = len(self._cached)
@@ -166,31 +199,3 @@ class LlamaGenerator:
     def _logits(self) -> Any:
         pointer = llama.llama_get_logits_ith(self._context, -1)
         return np.ctypeslib.as_array(pointer, shape=(self._weights.vocabulary_size,))
-
-
-@contextlib.contextmanager
-def _sampler(sampling: Sampling) -> Iterator[ctypes.c_void_p]:
-    """Build llama.cpp's sampler chain: greedy at temperature 0, else its usual top-k, top-p and min-p."""
-    chain = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
-    if sampling.temperature == 0:
-        parts = [llama.llama_sampler_init_greedy()]
-    else:
-        seed = llama.LLAMA_DEFAULT_SEED if sampling.seed is None else sampling.seed
-        parts = [
-            llama.llama_sampler_init_top_k(40),
-            llama.llama_sampler_init_top_p(0.95, 1),
-            llama.llama_sampler_init_min_p(0.05, 1),
-            llama.llama_sampler_init_temp(sampling.temperature),
-            llama.llama_sampler_init_dist(seed),
-        ]
-    for part in parts:
-        llama.llama_sampler_chain_add(chain, part)
-    try:
-        yield chain
-    finally:
-        llama.llama_sampler_free(chain)
-
-
-def _common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
-    pairs = enumerate(zip(left, right, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(left), len(right)))

@@ -1,0 +1,400 @@
+"""Many sequences in one KV cache: texts labelled and prompts answered side by side, their beginning evaluated once."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from mindful.errors import CorruptedModelError
+from mindful.ports import Completion, Interrupts, Sampling
+from mindful.process import return_free_memory
+from mindful.providers.llama.library import last_error, llama, np
+from mindful.providers.llama.sampler import sampler
+from mindful.providers.llama.signals import SignalReader
+from mindful.providers.llama.weights import Weights
+from mindful.providers.packing import common_prefix, groups
+from mindful.text import TextStream
+
+_MICRO_BATCH = 60
+"""Tokens evaluated at once. From 64 on llama.cpp's attention rounds otherwise: log-probabilities moved by up to 0.1 and
+32 greedy answers became 28 others. Below, a text gets what it would get alone, for a tenth of the speed."""
+MOST_CANDIDATES = 255
+"""Sequences that llama.cpp is compiled for, less the one that holds the shared beginning."""
+
+
+class Entry(NamedTuple):
+    """A token of a batch: where it stands, in which sequences, and whether its logits are wanted."""
+
+    token: int
+    position: int
+    sequences: Sequence[int]
+    logits: bool
+
+
+class Sequences:
+    """A context whose cells many sequences share; sequence 0 holds the beginning that all others have in common."""
+
+    def __init__(self, weights: Weights, cells: int, sequences: int, coupled: int, threads: int) -> None:
+        """Make the context.
+
+        Args:
+            weights: the model.
+            cells: tokens that the cache holds, of all sequences together; a token counts once, whoever shares it.
+            sequences: how many there are, the shared beginning included.
+            coupled: sequences that one token may belong to.
+            threads: threads to evaluate with.
+        """
+        self.cells, self.sequences = cells, sequences
+        self.prefix: list[int] = []
+        self._vocabulary_size = weights.vocabulary_size
+        self._coupled = coupled
+        params = llama.llama_context_default_params()
+        params.n_ctx = params.n_batch = cells
+        params.n_ubatch = min(_MICRO_BATCH, cells)
+        params.n_seq_max = sequences
+        params.kv_unified = True
+        params.n_threads = params.n_threads_batch = threads
+        params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        params.no_perf = True
+        self.context = llama.llama_init_from_model(weights.model, params)
+        if not self.context:
+            raise CorruptedModelError(
+                f"llama.cpp cannot make a context of {cells} tokens for {sequences} sequences: {last_error()}"
+            )
+        self._memory = llama.llama_get_memory(self.context)
+        self._batch = llama.llama_batch_init(cells, 0, coupled)
+
+    def share(self, tokens: Sequence[int], interrupts: Interrupts) -> None:
+        """Make sequence 0 hold these tokens, and no other sequence anything."""
+        for sequence in range(1, self.sequences):
+            self.drop(sequence)
+        kept = common_prefix(self.prefix, tokens)
+        if not kept or not llama.llama_memory_seq_rm(self._memory, 0, kept, -1):
+            llama.llama_memory_clear(self._memory, False)
+            kept = 0
+        self.prefix = self.prefix[:kept]
+        rest = tokens[kept:]
+        if rest:
+            self.decode([Entry(token, kept + at, (0,), False) for at, token in enumerate(rest)], interrupts)
+        self.prefix = list(tokens)
+
+    def fork(self, sequence: int) -> None:
+        """Begin a sequence with the shared beginning."""
+        if self.prefix:
+            llama.llama_memory_seq_cp(self._memory, 0, sequence, -1, -1)
+
+    def drop(self, sequence: int) -> None:
+        """Forget a sequence; cells that no other shares are free again."""
+        llama.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+
+    def decode(self, entries: Sequence[Entry], interrupts: Interrupts) -> None:
+        """Evaluate tokens, at most as many as there are cells."""
+        callback = llama.ggml_abort_callback(lambda _data: interrupts.pending())
+        llama.llama_set_abort_callback(self.context, callback, None)
+        batch = self._batch
+        for at, entry in enumerate(entries):
+            batch.token[at], batch.pos[at], batch.logits[at] = entry.token, entry.position, entry.logits
+            batch.n_seq_id[at] = len(entry.sequences)
+            for place, sequence in enumerate(entry.sequences):
+                batch.seq_id[at][place] = sequence
+        batch.n_tokens = len(entries)
+        interrupts.check()
+        if status := llama.llama_decode(self.context, batch):
+            interrupts.check()
+            raise CorruptedModelError(
+                f"llama.cpp failed to evaluate {len(entries)} tokens: status {status}, {last_error()}"
+            )
+
+    def logits(self, at: int) -> Any:
+        """Return the raw logits after the batch's entry `at`, which asked for them: a view, until the next decode."""
+        pointer = llama.llama_get_logits_ith(self.context, at)
+        return np.ctypeslib.as_array(pointer, shape=(self._vocabulary_size,))
+
+    def close(self) -> None:
+        """Give the memory back."""
+        llama.llama_batch_free(self._batch)
+        llama.llama_free(self.context)
+
+
+class _Tree:
+    """Candidates as a tree of tokens: what several of them begin with is evaluated once.
+
+    A node is a token that another one follows, with its depth and the candidates that pass it. A path names, for each
+    token of a candidate, the node that it follows: -1 is the prompt's end.
+    """
+
+    def __init__(self, candidates: Sequence[Sequence[int]]) -> None:
+        self.candidates = candidates
+        self.nodes: list[tuple[int, int, list[int]]] = []
+        self.paths: list[list[int]] = []
+        places: dict[tuple[int, ...], int] = {}
+        for member, tokens in enumerate(candidates):
+            path = [-1]
+            for depth, token in enumerate(tokens[:-1]):
+                key = tuple(tokens[: depth + 1])
+                if key not in places:
+                    places[key] = len(self.nodes)
+                    self.nodes.append((token, depth, []))
+                self.nodes[places[key]][2].append(member)
+                path.append(places[key])
+            self.paths.append(path)
+
+    def entries(self, prompt: Sequence[int], shared: int, first: int) -> Iterator[Entry]:
+        """Yield a prompt's entries, in the sequences from `first` on; its end and the nodes want logits."""
+        everyone = range(first, first + len(self.candidates))
+        for position in range(shared, len(prompt)):
+            yield Entry(prompt[position], position, everyone, position == len(prompt) - 1)
+        for token, depth, members in self.nodes:
+            yield Entry(token, len(prompt) + depth, [first + member for member in members], True)
+
+    def means(self, logits: Sequence[Any]) -> list[float]:
+        """Mean log-probability of each candidate's tokens, from the logits at the prompt's end and at the nodes."""
+        totals = [float(row.max() + np.log(np.exp(row - row.max()).sum())) for row in logits]
+        return [
+            sum(
+                float(logits[node + 1][token]) - totals[node + 1]
+                for node, token in zip(path, tokens, strict=True)
+            )
+            / len(tokens)
+            for path, tokens in zip(self.paths, self.candidates, strict=True)
+        ]
+
+
+class Scorer:
+    """Scores candidates as what follows prompts; a small context is kept between calls, with their beginning."""
+
+    _KEPT_CELLS = 512
+    _KEPT_SEQUENCES = 64
+    _WORTHWHILE = 8
+    """Tokens below which it costs more to evaluate a shared beginning on its own than again with the prompt."""
+
+    def __init__(self, weights: Weights, threads: int) -> None:
+        self._weights = weights
+        self._threads = threads
+        self._kept: Sequences | None = None
+        self._previous: Sequence[int] = ()
+
+    def score(
+        self, prompts: Sequence[Sequence[int]], candidates: Sequence[Sequence[int]], interrupts: Interrupts
+    ) -> list[list[float]]:
+        """Mean log-probability (nats a token) of each candidate's tokens after each prompt."""
+        tree = _Tree(candidates)
+        shared = self._shared(prompts)
+        lengths = [len(prompt) - shared + len(tree.nodes) for prompt in prompts]
+        with self._context(shared + max(lengths), len(candidates)) as context:
+            context.share(prompts[0][:shared], interrupts)
+            scores: list[list[float]] = [[]] * len(prompts)
+            most = (context.sequences - 1) // len(candidates)
+            for group in groups(lengths, context.cells - shared, most):
+                rows = self._run(context, tree, [prompts[at] for at in group], interrupts)
+                for at, row in zip(group, rows, strict=True):
+                    scores[at] = row
+        return scores
+
+    def close(self) -> None:
+        """Give the memory back."""
+        if self._kept is not None:
+            self._kept.close()
+        self._kept, self._previous = None, ()
+
+    def _shared(self, prompts: Sequence[Sequence[int]]) -> int:
+        """Count the tokens that all prompts, or a single one and the last call's, begin with."""
+        held = self._kept.prefix if self._kept is not None else ()
+        known = common_prefix(held, prompts[0][:-1])
+        others = prompts[1:] or (self._previous,)
+        self._previous = prompts[-1]
+        shared = min(common_prefix(prompts[0][:-1], other[:-1]) for other in others)
+        return known if known <= shared < known + self._WORTHWHILE else shared
+
+    @contextlib.contextmanager
+    def _context(self, cells: int, coupled: int) -> Iterator[Sequences]:
+        """Give the kept context where it is large enough, else one for this call; after an error neither is left."""
+        if cells <= self._KEPT_CELLS and coupled < self._KEPT_SEQUENCES:
+            if self._kept is None:
+                self._kept = self._new(self._KEPT_CELLS, self._KEPT_SEQUENCES)
+            whole = False
+            try:
+                yield self._kept
+                whole = True
+            finally:
+                if not whole:
+                    self.close()
+        else:
+            with contextlib.closing(self._new(cells, max(self._KEPT_SEQUENCES, coupled + 1))) as context:
+                yield context
+            return_free_memory()
+
+    def _new(self, cells: int, sequences: int) -> Sequences:
+        return Sequences(self._weights, cells, sequences, sequences - 1, self._threads)
+
+    @staticmethod
+    def _run(
+        context: Sequences, tree: _Tree, prompts: Sequence[Sequence[int]], interrupts: Interrupts
+    ) -> list[list[float]]:
+        shared = len(context.prefix)
+        entries: list[Entry] = []
+        used = range(1, 1 + len(prompts) * len(tree.candidates))
+        for sequence in used:
+            context.fork(sequence)
+        for row, prompt in enumerate(prompts):
+            entries += tree.entries(prompt, shared, 1 + row * len(tree.candidates))
+        context.decode(entries, interrupts)
+        wanted = [at for at, entry in enumerate(entries) if entry.logits]
+        each = 1 + len(tree.nodes)
+        scores = [
+            tree.means([context.logits(at) for at in wanted[start : start + each]])
+            for start in range(0, len(wanted), each)
+        ]
+        for sequence in used:
+            context.drop(sequence)
+        return scores
+
+
+@dataclass
+class _Job:
+    """A prompt on its way to an answer."""
+
+    at: int
+    sequence: int
+    pending: list[int]
+    """Tokens that are still to be evaluated."""
+    position: int
+    left: int
+    """Tokens that may still be made."""
+    sampling: Sampling
+    completion: Completion
+    text: TextStream
+    cells: int
+    pieces: list[str] = field(default_factory=list)
+    resources: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def __post_init__(self) -> None:
+        self._started = time.perf_counter()
+        self.sampler = self.resources.enter_context(sampler(self.sampling))
+
+    def take(self) -> list[Entry]:
+        """Turn the pending tokens into entries."""
+        entries = [
+            Entry(token, self.position + at, (self.sequence,), False) for at, token in enumerate(self.pending)
+        ]
+        self.position += len(entries)
+        self.pending = []
+        entries[-1] = entries[-1]._replace(logits=True)
+        return entries
+
+    def advance(self, token: int, piece: bytes, ends: bool) -> bool:
+        """Add a sampled token, and tell whether the answer goes on."""
+        done = self.completion
+        done.total_ms = (time.perf_counter() - self._started) * 1000
+        done.first_token_ms = done.first_token_ms or done.total_ms
+        if not ends:
+            self.pieces.append(self.text.push(piece))
+        self.left -= 1
+        if ends or self.text.stopped:
+            done.finish_reason = "stop"
+        elif self.left:
+            self.pending = [token]
+            return True
+        self.pieces.append(self.text.flush())
+        return False
+
+
+class Answers:
+    """Answers prompts side by side in a context of its own: a finished one's place goes to the next in line."""
+
+    _SLOTS = 32
+    _CELLS = 4096
+    """Of all answers at once, unless a single one needs more: 94 MB for a model of 135M parameters."""
+    _STEP = 512
+    """Tokens evaluated between two looks at what is finished."""
+
+    def __init__(
+        self,
+        weights: Weights,
+        context_length: int,
+        threads: int,
+        prompts: Sequence[Sequence[int]],
+        samplings: Sequence[Sampling],
+        completions: Sequence[Completion],
+    ) -> None:
+        self._weights = weights
+        self._prompts, self._samplings, self._completions = prompts, samplings, completions
+        self._shared = min(common_prefix(prompts[0][:-1], prompt[:-1]) for prompt in prompts)
+        self._left = [
+            min(sampling.max_tokens, context_length - len(prompt))
+            for prompt, sampling in zip(prompts, samplings, strict=True)
+        ]
+        needs = [len(prompt) - self._shared + left for prompt, left in zip(prompts, self._left, strict=True)]
+        cells = self._shared + max(max(needs), min(sum(needs), self._CELLS - self._shared))
+        slots = min(self._SLOTS, len(prompts))
+        self._needs = needs
+        self._free = cells - self._shared
+        self._slots = list(range(slots, 0, -1))
+        self._waiting = deque(range(len(prompts)))
+        self._running: list[_Job] = []
+        self._texts = [""] * len(prompts)
+        self._signals = SignalReader(weights.vocabulary_size)
+        self._context = Sequences(weights, cells, slots + 1, 1, threads)
+
+    def run(self, interrupts: Interrupts) -> list[str]:
+        """Make all answers, and return them in the order of their prompts."""
+        try:
+            self._context.share(self._prompts[0][: self._shared], interrupts)
+            while self._waiting or self._running:
+                self._admit()
+                self._step(interrupts)
+        finally:
+            for job in self._running:
+                job.resources.close()
+            self._context.close()
+            return_free_memory()
+        return self._texts
+
+    def _admit(self) -> None:
+        while self._waiting and self._slots and self._needs[self._waiting[0]] <= self._free:
+            at, sequence = self._waiting.popleft(), self._slots.pop()
+            prompt, completion = self._prompts[at], self._completions[at]
+            completion.prompt_tokens = len(prompt)
+            completion.cached_tokens = self._shared if at else 0
+            job = _Job(
+                at,
+                sequence,
+                list(prompt[self._shared :]),
+                self._shared,
+                self._left[at],
+                self._samplings[at],
+                completion,
+                TextStream(self._samplings[at].stop),
+                self._needs[at],
+            )
+            self._free -= job.cells
+            self._context.fork(sequence)
+            self._running.append(job)
+
+    def _step(self, interrupts: Interrupts) -> None:
+        """Evaluate what is pending, the older answers first, and sample a token for each."""
+        entries: list[Entry] = []
+        ends: list[tuple[_Job, int]] = []
+        for job in self._running:
+            if entries and len(entries) + len(job.pending) > self._STEP:
+                break
+            entries += job.take()
+            ends.append((job, len(entries) - 1))
+        self._context.decode(entries, interrupts)
+        for job, at in ends:
+            token = llama.llama_sampler_sample(job.sampler, self._context.context, at)
+            self._signals.read(self._context.logits(at), token, job.completion)
+            if not job.advance(token, self._weights.piece(token), self._weights.ends(token)):
+                self._finish(job)
+
+    def _finish(self, job: _Job) -> None:
+        self._texts[job.at] = "".join(job.pieces)
+        job.resources.close()
+        self._context.drop(job.sequence)
+        self._running.remove(job)
+        self._slots.append(job.sequence)
+        self._free += job.cells
