@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -38,7 +39,7 @@ class PunctuationGenerator(ScriptedGenerator):
 def turns_of(*contents: str) -> list[Row]:
     """A session's messages, user and assistant in turn, oldest first."""
     return [
-        {"id": 100 + at, "role": ("user", "assistant")[at % 2], "content": content}
+        {"id": 100 + at, "turn": 1 + at, "role": ("user", "assistant")[at % 2], "content": content}
         for at, content in enumerate(contents)
     ]
 
@@ -54,7 +55,11 @@ def memories_of(*contents: str) -> list[Row]:
 
 
 def database(
-    turns: Sequence[Row] = (), memories: Sequence[Row] = (), of_session: str | None = "system", **options: Any
+    turns: Sequence[Row] = (),
+    memories: Sequence[Row] = (),
+    of_session: str | None = "system",
+    shown_from: int | None = None,
+    **options: Any,
 ) -> FakeDatabase:
     model = {"name": "s", "kind": "generator", "provider": "scripted", "source": "", "sha256": "cafe"}
 
@@ -72,6 +77,7 @@ def database(
             "insert into mindful.session": [],
             "from mindful.session": [{"session_id": "s1", "system_prompt": of_session}],
             "_session_turns": newest,
+            "_session_shown_from": [{"turn": shown_from}],
             "memory_recall": memories,
             "message_insert_many": stored,
             "insert into mindful.generation": [],
@@ -124,6 +130,36 @@ def test_the_newest_turns_that_fit_are_shown_from_a_question_on() -> None:
     parts = shown(chat_of(database(turns, context_length=128)))
     kept = [content.split()[0] for part, content in parts if part == "turn"]
     assert kept == ["turn8", "turn9"]
+
+
+def test_all_turns_are_shown_up_to_30_and_then_the_newest_half_of_that() -> None:
+    for said, first in ((29, 1), (30, 1), (31, 17), (60, 47)):
+        turns = turns_of(*(f"turn{at}" for at in range(1, said + 1)))
+        conversation = chat_of(database(turns))
+        assert shown(conversation)[1] == ("turn", f"turn{first}"), said
+
+
+def test_the_window_stays_where_the_last_replys_began_until_it_is_full() -> None:
+    """A conversation of 40 exchanges: what comes before the message changes its beginning seldom."""
+    said: list[str] = []
+    beginnings: list[str] = []
+    shown_from = None
+    for number in range(40):
+        db = database(turns_of(*said), shown_from=shown_from, context_length=1000)
+        conversation = chat_of(db, f"q{number} " + "word " * 10)
+        conversation.answer()
+        ((_, stored),) = db.arguments_of("message_insert_many")
+        shown_from = json.loads(stored)[-1]["metadata"]["shown_from"]
+        said += [f"q{number} " + "word " * 10, "a " + "word " * 20]
+        window = [part for part in conversation.context.parts if part.part == "turn"]
+        beginnings.append(window[0].content.split()[0] if window else "")
+    assert sum(a != b for a, b in itertools.pairwise(beginnings[1:])) == 3
+
+
+def test_what_the_next_prompt_begins_with_has_the_reply_and_no_notes() -> None:
+    db = database(turns_of("q1", "a1"), memories_of("m1"))
+    messages = chat_of(db, "q2").context.next_messages("a2")
+    assert [message.content for message in messages] == ["system", "q1", "a1", "q2", "a2", ""]
 
 
 @given(
@@ -291,7 +327,9 @@ def test_memories_are_between_0_and_50(memories: Any) -> None:
 
 @given(st.lists(st.sampled_from(["user", "assistant", "system", "tool"]), max_size=8), st.integers(40, 90))
 def test_the_window_begins_with_a_question_and_shows_only_talk(roles: list[str], context_length: int) -> None:
-    turns = [{"id": at, "role": role, "content": "word " * 5} for at, role in enumerate(roles)]
+    turns = [
+        {"id": at, "turn": 1 + at, "role": role, "content": "word " * 5} for at, role in enumerate(roles)
+    ]
     messages = chat_of(database(turns, context_length=context_length)).context.messages()
     window = [message.role for message in messages[1:-1]]
     assert set(window) <= {"user", "assistant"}

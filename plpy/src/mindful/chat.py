@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError, UndefinedObjectError
 from mindful.llm import BLANK, SYSTEM_PROMPT, Call, check_fits, sampling_of
 from mindful.ports import Database, Generator, Message, Row, Sampling
+from mindful.state import ConversationState
 
 LAYOUT = "Context:\n{memories}\n\nQuestion: {message}\nAnswer:"
 """How memories and message make one turn; the model's option `layout` replaces it. Memories stand in the user's turn,
@@ -27,8 +29,9 @@ _RELATED = 0.25
 """Cosine similarity below which a memory that shares no word with the message has nothing to do with it."""
 _SILENCE = "..."
 """The reply where the model has nothing but an end token to say: that is a turn too."""
-_WINDOW = 20
-"""Newest turns of a session that may be shown."""
+_WINDOW = 30
+"""Newest turns of a session that may be shown. When there are more, or they do not fit, half as many are: the prompt
+then begins alike for many turns, and what was computed of it is used again (docs/decisions.md)."""
 _MESSAGE_OVERHEAD = 8
 """Tokens that a chat template adds to a message, at most, in the models this was tried with."""
 
@@ -65,6 +68,11 @@ class Context:
             *(Message(part.role, part.content) for part in before),
             Message(last.role, with_notes(last.content, notes, self.layout)),
         ]
+
+    def next_messages(self, reply: str) -> list[Message]:
+        """Lay out what the next turn's prompt begins with: memories are shown for one turn only."""
+        told = [Message(part.role, part.content) for part in self.parts if part.part != "memory"]
+        return [*told, Message("assistant", reply), Message("user", "")]
 
 
 def quote(note: str) -> str:
@@ -178,28 +186,33 @@ class Chat:
         self._new_message = message
         self._reply_to: int | None = None
         turns: Sequence[Row] = db.rows(
-            "select id, role, content from mindful._session_turns($1, $2)",
+            "select id, turn, role, content from mindful._session_turns($1, $2)",
             ("uuid", "integer"),
-            (self.session_id, _WINDOW),
+            (self.session_id, _WINDOW + 2),  # the pending message, and one that tells there are more
         )
         if message is None:
             message, turns = self._pending(turns)
-        self.context = self._build(system_prompt, turns, message, sampling, memories)
+        self._shown_from: int | None = None
+        self.context = self._build(system_prompt, self._since(turns), message, sampling, memories)
         tokens = self._generator.encode(self.context.messages())
         check_fits(tokens, self._generator)
         self._call = Call(self._spec, self._generator, tokens, sampling)
+        self._tokens, self._sampling = tokens, sampling
+        self._state = ConversationState(db, self._spec, self._generator, self.session_id)
         self._message_id: int | None = None
 
     def answer(self) -> str:
         """Generate the whole reply, and store both turns."""
+        self._prepare()
         reply = self._call.answer(self._db, self.context.memory_ids)
         if not reply.strip(BLANK):
             reply += _SILENCE
-        self._store(reply)
+        self._finish(reply)
         return reply
 
     def stream(self) -> Iterator[str]:
         """Yield the reply as it is made, then store both turns."""
+        self._prepare()
         reply = ""
         for piece in self._call.stream(self._db, self.context.memory_ids):
             reply += piece
@@ -207,7 +220,7 @@ class Chat:
         if not reply.strip(BLANK):
             reply += _SILENCE
             yield _SILENCE
-        self._store(reply)
+        self._finish(reply)
 
     def outcome(self) -> dict[str, Any]:
         """Tell the rest of a finished chat, as columns of `chat_detail`."""
@@ -258,17 +271,32 @@ class Chat:
         recalled = _fitting(self._recall(message, shown, memories), room // 3 - generator.count(layout))
         if recalled:
             room -= generator.count(layout) + sum(part.tokens for part in recalled)
-        window = _fitting(
-            (
-                _part(generator, "turn", row["role"], row["content"], row["id"])
-                for row in self._interruptibly(turns)
-                if row["role"] in ("user", "assistant")
-            ),
-            room,
-        )[::-1]
-        while window and window[0].role == "assistant":  # templates want the user to begin
-            window = window[1:]
+        window = self._window(turns, room)[::-1]
         return Context([first, *recalled, *window, last], layout)
+
+    def _since(self, turns: Sequence[Row]) -> list[Row]:
+        """Take the turns from where the last reply's window began; all, if that is not known."""
+        shown_from = self._db.one(
+            "select mindful._session_shown_from($1, $2) as turn",
+            ("uuid", "text"),
+            (self.session_id, self._spec.name),
+        )["turn"]
+        return [turn for turn in turns if turn["turn"] >= (shown_from or 1)]
+
+    def _window(self, turns: Sequence[Row], room: int) -> list[Part]:
+        """Choose the turns that are shown, newest first: all while they fit, then half as many at once."""
+        parts = [
+            _part(self._generator, "turn", turn["role"], turn["content"], turn["id"])
+            for turn in self._interruptibly(turns)
+            if turn["role"] in ("user", "assistant")
+        ]
+        parts = [part for part in parts if part.tokens <= room]  # one that would never fit hides no other
+        window = _from_user(_first(parts[:_WINDOW], room))
+        if len(window) < len(_from_user(parts)):
+            window = _from_user(_first(parts[: _WINDOW // 2], room // 2)) or window
+        if window:
+            self._shown_from = next(turn["turn"] for turn in turns if turn["id"] == window[-1].memory_id)
+        return window
 
     def _recall(self, message: str, shown: set[int], memories: int) -> Iterator[Part]:
         if memories == 0:
@@ -298,12 +326,26 @@ class Chat:
             self._db.check()
             yield row
 
+    def _prepare(self) -> None:
+        # A seed asks for the same text again: its prompt is evaluated anew.
+        if self._sampling.seed is None:
+            self._state.restore(self._tokens)
+
+    def _finish(self, reply: str) -> None:
+        reply = reply.strip(BLANK)
+        self._store(reply)
+        if not self._generator.held(
+            self._tokens
+        ):  # the model was unloaded, or served another, while a cursor rested
+            return
+        with contextlib.suppress(InvalidParameterError):  # a template need not like what comes next
+            self._state.keep(self._generator.encode(self.context.next_messages(reply)))
+
     def _store(self, reply: str) -> None:
         outcome = self.outcome()
         metadata = {key: outcome[key] for key in ("model", "confidence", "action", "memory_ids")}
-        turns: list[dict[str, Any]] = [
-            {"role": "assistant", "content": reply.strip(BLANK), "metadata": metadata}
-        ]
+        metadata["shown_from"] = self._shown_from
+        turns: list[dict[str, Any]] = [{"role": "assistant", "content": reply, "metadata": metadata}]
         if self._new_message is None:
             metadata["reply_to"] = self._reply_to
         else:
@@ -334,15 +376,24 @@ def _part(
     return Part(part, role, content, generator.count(shown) + _MESSAGE_OVERHEAD, memory_id, score)
 
 
-def _fitting(parts: Iterator[Part], room: int) -> list[Part]:
-    """Take parts, best or newest first, for as long as they fit; one that would never fit hides no other."""
+def _fitting(parts: Iterable[Part], room: int) -> list[Part]:
+    """Take parts, best first, for as long as they fit; one that would never fit hides no other."""
+    return _first((part for part in parts if part.tokens <= room), room)
+
+
+def _first(parts: Iterable[Part], room: int) -> list[Part]:
+    """Take the first parts, as many as fit."""
     kept: list[Part] = []
-    left = room
     for part in parts:
-        if part.tokens > room:
-            continue
-        left -= part.tokens
-        if left < 0:
+        room -= part.tokens
+        if room < 0:
             break
         kept.append(part)
     return kept
+
+
+def _from_user(window: list[Part]) -> list[Part]:
+    """Drop the oldest parts, the list's last, up to a user's: templates want the user to begin."""
+    while window and window[-1].role == "assistant":
+        window = window[:-1]
+    return window

@@ -29,6 +29,9 @@ class Database(Interrupts, Protocol):
     def one(self, sql: str, types: Sequence[str] = (), arguments: Sequence[Any] = ()) -> Row:
         """Run a statement that yields at least one row, and return its first."""
 
+    def secret(self) -> bytes:
+        """Return a key of 32 bytes that every process of this server has, and nobody can read by SQL."""
+
 
 @dataclass(frozen=True)
 class Message:
@@ -72,6 +75,20 @@ class Generator(Protocol):
     """A loaded language model."""
 
     context_length: int
+    state_format: str | None
+    """What a saved state depends on beside the registered model and the tokens; None: states cannot be saved."""
+
+    def held(self, tokens: Sequence[int]) -> int:
+        """Count how many tokens, from the first, need no evaluation."""
+
+    def save(self, first: int, last: int) -> bytes:
+        """Return the state of the held tokens at first <= position < last."""
+
+    def load(self, first: int, tokens: Sequence[int], state: bytes) -> bool:
+        """Hold tokens from position `first` on by the state that was saved of them; whether that could be done.
+
+        The state must be known to be what this server saved of these tokens, at this position, in this format.
+        """
 
     def serve(self, tenant: str) -> None:
         """Say for whom the next calls are: nothing cached for another may be used, or told of."""

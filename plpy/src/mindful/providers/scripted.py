@@ -41,6 +41,19 @@ class ScriptedGenerator:
         if self._logprob > 0:
             raise ValueError("logprob is positive")
         self._words: list[str] = []
+        self.state_format: str | None = None
+
+    def held(self, tokens: Sequence[int]) -> int:
+        """Hold nothing."""
+        return 0
+
+    def save(self, first: int, last: int) -> bytes:
+        """Have no state."""
+        return b""
+
+    def load(self, first: int, tokens: Sequence[int], state: bytes) -> bool:
+        """Take no state."""
+        return False
 
     def serve(self, tenant: str) -> None:
         """Cache nothing for anybody."""

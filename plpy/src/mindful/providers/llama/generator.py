@@ -8,6 +8,7 @@ from typing import Any
 
 from mindful.errors import ContextLengthError, CorruptedModelError, NotReadyError
 from mindful.ports import Completion, Interrupts, Message, Sampling
+from mindful.providers.llama import state as kv
 from mindful.providers.llama.batch import Answers, Scorer
 from mindful.providers.llama.library import ABORTED, last_error, llama, np
 from mindful.providers.llama.sampler import Sampler
@@ -37,6 +38,7 @@ class LlamaGenerator:
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_ENABLED
         params.no_perf = True
+        params.n_seq_max, params.kv_unified = kv.SEQUENCES, True
         self._context = llama.llama_init_from_model(weights.model, params)
         if not self._context:
             raise CorruptedModelError(
@@ -49,6 +51,25 @@ class LlamaGenerator:
         self._tenant: str | None = None
         self._holder: object = None  # the stream that evaluated last
         self._slow = False
+        self.state_format = kv.format_of(weights, context_length)
+
+    def held(self, tokens: Sequence[int]) -> int:
+        """Count how many tokens, from the first, the cache holds."""
+        return common_prefix(self._cached, tokens) if self._tenant == self._cached_for else 0
+
+    def save(self, first: int, last: int) -> bytes:
+        """Return the state of the held tokens at first <= position < last."""
+        return kv.take(self._context, first, last)
+
+    def load(self, first: int, tokens: Sequence[int], state: bytes) -> bool:
+        """Hold tokens from position `first` on by their state."""
+        self._holder = None
+        self._keep(first if self._tenant == self._cached_for else 0)
+        self._cached_for = self._tenant
+        loaded = len(self._cached) == first and kv.give(self._context, state)
+        if loaded:
+            self._cached.extend(tokens)
+        return loaded
 
     def count(self, text: str) -> int:
         """Count the tokens of a text, without special tokens."""
@@ -145,6 +166,7 @@ class LlamaGenerator:
         self._scorer.close()
         llama.llama_free(self._context)
         self._context = self._holder = None
+        self._cached.clear()
         self._weights.close()
 
     def _evaluate(

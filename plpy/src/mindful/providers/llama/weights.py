@@ -6,7 +6,7 @@ import ctypes
 
 from mindful.errors import CorruptedModelError, UndefinedFileError
 from mindful.providers.llama.library import last_error, llama
-from mindful.providers.options import readable_file
+from mindful.providers.options import file_stamp, readable_file
 
 
 class Weights:
@@ -26,6 +26,7 @@ class Weights:
                 f'the model file "{source}" cannot be loaded: {last_error()}',
                 "The file may be truncated or of a format that this llama.cpp does not know; copy it again.",
             )
+        self.stamp = file_stamp(source)
         self.vocabulary = llama.llama_model_get_vocab(self.model)
         self.vocabulary_size: int = llama.llama_vocab_n_tokens(self.vocabulary)
         self.trained_context: int = llama.llama_model_n_ctx_train(self.model)
