@@ -419,6 +419,22 @@ begin atomic
 end;
 comment on function _session_shown_from(uuid, text) is
 'The first turn that a model was shown for its last reply in a session; NULL if that is not known.';
+create function llm_extract(
+    content text,
+    json_schema jsonb,
+    instruction text default null,
+    model text default null,
+    max_tokens integer default 512
+) returns jsonb
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.structure import llm_extract
+return llm_extract(content, json_schema, instruction, model, max_tokens)
+$python$;
+comment on function llm_extract(text, jsonb, text, text, integer) is
+'Draws JSON that fits a JSON schema (draft 2020-12) from a text with a generator (NULL: the default one), which is held to the schema token by token; the result is validated, so it fits or there is an error. The instruction says what to look for. NULL content gives NULL. Members that the schema does not name are not made; pattern, patternProperties, $id and references to elsewhere are not supported; uniqueItems, multipleOf, not and the like are only checked in the end. Errors: 22004 (no schema), 22023 (bad schema, one that nothing fits, empty text), 22000 (the answer does not fit after all), 54000 (not complete after max_tokens, or text longer than the model''s context), 42704 (no such model), 55P03 (no free slot), 57014 (cancelled).';
+
 revoke execute on function
     _kv_state_limits(),
     _kv_state_parts(uuid, text, text),
@@ -429,6 +445,7 @@ revoke execute on function
     llm_classify(text, text[], text, text, boolean),
     llm_classify_many(text[], text[], text, text, boolean),
     llm_if(text, text, text),
+    llm_extract(text, jsonb, text, text, integer),
     llm_generate_many(text[], text, integer, real, integer, text, text[], boolean),
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text),
@@ -449,6 +466,7 @@ grant execute on function
     llm_classify(text, text[], text, text, boolean),
     llm_classify_many(text[], text[], text, text, boolean),
     llm_if(text, text, text),
+    llm_extract(text, jsonb, text, text, integer),
     llm_generate_many(text[], text, integer, real, integer, text, text[], boolean),
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text),
@@ -467,3 +485,75 @@ to mindful_admin;
 grant select on setting_definition, setting, active_setting to mindful_user, mindful_admin;
 grant insert on setting to mindful_user, mindful_admin;
 grant select, insert, delete on kv_state to mindful_user;
+
+alter table memory
+    add column importance real not null default 0.5 check (importance between 0 and 1),
+    add column confidence real check (confidence between 0 and 1),
+    add column level text not null default 'data' check (level in ('data', 'information', 'knowledge', 'wisdom')),
+    add column valid_from timestamptz,
+    add column valid_to timestamptz,
+    add column superseded_by bigint,
+    add constraint memory_validity check (valid_from < valid_to),
+    add constraint memory_superseded_by foreign key (tenant, superseded_by) references memory (tenant, id)
+        on delete set null (superseded_by);
+create index memory_superseded_by on memory (tenant, superseded_by) where superseded_by is not null;
+comment on column memory.importance is 'From 0 to 1; what is known of no memory is 0.5.';
+comment on column memory.confidence is 'Probability that it is true; NULL if nobody has said.';
+comment on column memory.valid_from is 'Since when it is true; NULL is since ever.';
+comment on column memory.valid_to is 'Until when it was true; NULL is until now.';
+comment on column memory.superseded_by is 'The memory that took its place.';
+
+-- Kept apart from memory: what is recalled often is not rewritten as often.
+create table memory_access (
+    tenant text not null default _tenant(),
+    id bigint not null,
+    access_count bigint not null default 1 check (access_count > 0),
+    last_accessed_at timestamptz not null default now(),
+    primary key (tenant, id),
+    foreign key (tenant, id) references memory on delete cascade
+);
+comment on table memory_access is 'How often a memory was shown to a model or marked as used, and when last.';
+
+create table memory_link (
+    tenant text not null default _tenant(),
+    source_id bigint not null,
+    target_id bigint not null,
+    relation text not null check (relation ~ '^[a-z][a-z0-9_]{0,62}$'),
+    weight real not null default 1 check (weight between 0 and 1),
+    created_at timestamptz not null default now(),
+    primary key (tenant, source_id, target_id, relation),
+    foreign key (tenant, source_id) references memory (tenant, id) on delete cascade,
+    foreign key (tenant, target_id) references memory (tenant, id) on delete cascade,
+    check (source_id <> target_id)
+);
+create index on memory_link (tenant, target_id);
+comment on table memory_link is 'What one memory has to do with another.';
+
+create table memory_evidence (
+    tenant text not null default _tenant(),
+    id bigint not null,
+    source_id bigint not null,
+    quote text not null check (quote <> ''),
+    created_at timestamptz not null default now(),
+    primary key (tenant, id, source_id, quote),
+    foreign key (tenant, id) references memory (tenant, id) on delete cascade,
+    foreign key (tenant, source_id) references memory (tenant, id) on delete cascade,
+    check (id <> source_id)
+);
+create index on memory_evidence (tenant, source_id);
+comment on table memory_evidence is 'What a memory rests on: the memories it was drawn from, and the words that say so.';
+
+do $do$
+declare
+    relation text;
+begin
+    foreach relation in array array['memory_access', 'memory_link', 'memory_evidence'] loop
+        execute pg_catalog.format('alter table mindful.%I enable row level security', relation);
+        execute pg_catalog.format('alter table mindful.%I force row level security', relation);
+        execute pg_catalog.format($$create policy own on mindful.%I using (tenant = (select mindful._tenant()))
+            with check (tenant = (select mindful._tenant()))$$, relation);
+        perform pg_catalog.pg_extension_config_dump('mindful.' || relation, '');
+    end loop;
+end
+$do$;
+grant select, insert, update, delete on memory_access, memory_link, memory_evidence to mindful_user;

@@ -22,16 +22,31 @@ create table memory (
     source_key text,
     content_hash text not null generated always as (md5(content)) stored,
     created_at timestamptz not null default now(),
+    importance real not null default 0.5 check (importance between 0 and 1),
+    confidence real check (confidence between 0 and 1),
+    level text not null default 'data' check (level in ('data', 'information', 'knowledge', 'wisdom')),
+    valid_from timestamptz,
+    valid_to timestamptz,
+    superseded_by bigint,
     primary key (tenant, id),
     foreign key (tenant, session_id) references session on delete cascade,
     unique (tenant, session_id, turn),
     unique (tenant, source, source_key),
-    check (kind <> 'message' or session_id is not null and turn is not null and role is not null)
+    check (kind <> 'message' or session_id is not null and turn is not null and role is not null),
+    constraint memory_validity check (valid_from < valid_to),
+    constraint memory_superseded_by foreign key (tenant, superseded_by) references memory (tenant, id)
+        on delete set null (superseded_by)
 );
+create index memory_superseded_by on memory (tenant, superseded_by) where superseded_by is not null;
 comment on table memory is 'Everything remembered; what it is, is its kind.';
 comment on column memory.turn is 'Position of a message in its session, from 1.';
 comment on column memory.source is 'Where a document or a row of an attached table comes from.';
 comment on column memory.source_key is 'Which part of the source this is: a chunk''s number, a row''s primary key.';
+comment on column memory.importance is 'From 0 to 1; what is known of no memory is 0.5.';
+comment on column memory.confidence is 'Probability that it is true; NULL if nobody has said.';
+comment on column memory.valid_from is 'Since when it is true; NULL is since ever.';
+comment on column memory.valid_to is 'Until when it was true; NULL is until now.';
+comment on column memory.superseded_by is 'The memory that took its place.';
 comment on column memory.content_hash is 'Tells whether an embedding was computed from this content.';
 
 -- BM25 by an inverted index of our own: under row-level security a GIN index is never used, because the operators

@@ -10,9 +10,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from mindful_client import AsyncClient, Client, _calls
+from mindful_client import AsyncClient, Client, calls
 from mindful_client import types as row_types
-from mindful_client._calls import DEFAULT, Call, Stream
+from mindful_client.calls.statement import DEFAULT, Call, Stream
 
 HELPERS = {"chat", "chat_stream"}
 """Methods that are two calls."""
@@ -64,7 +64,7 @@ def test_every_function_is_a_method(functions: dict[str, Function]) -> None:
 
 def test_arguments_are_the_functions_own(functions: dict[str, Function]) -> None:
     for name, function in functions.items():
-        parameters = inspect.signature(getattr(_calls, name)).parameters
+        parameters = inspect.signature(getattr(calls, name)).parameters
         required = len(function.arguments) - function.defaults
         assert list(parameters) == list(function.arguments), name
         for position, parameter in enumerate(parameters.values()):
@@ -75,7 +75,7 @@ def test_arguments_are_the_functions_own(functions: dict[str, Function]) -> None
 
 def test_arguments_are_cast_to_the_functions_types(functions: dict[str, Function]) -> None:
     for name, function in functions.items():
-        text = with_every_argument(getattr(_calls, name)).query.as_string()
+        text = with_every_argument(getattr(calls, name)).query.as_string()
         casts = dict(re.findall(r'"(\w+)" => %\(\w+\)s::([a-z]+(?:\[\])?)', text))
         written = {
             argument: kind.replace("timestamp with time zone", "timestamptz")
@@ -94,10 +94,10 @@ def test_rows_have_the_functions_columns(functions: dict[str, Function]) -> None
 
 
 def test_arguments_that_are_not_given_are_left_to_the_server() -> None:
-    call = _calls.memory_recall("a cat")
+    call = calls.memory_recall("a cat")
     assert "kinds" not in call.query.as_string()
     assert call.parameters == {"query": "a cat"}
-    assert _calls.memory_recall("a cat", kinds=None).parameters == {"query": "a cat", "kinds": None}
+    assert calls.memory_recall("a cat", kinds=None).parameters == {"query": "a cat", "kinds": None}
 
 
 def test_both_clients_have_the_same_methods() -> None:

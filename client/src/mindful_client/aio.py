@@ -12,8 +12,8 @@ import psycopg
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool
 
-from mindful_client import _calls, _methods
-from mindful_client._calls import Call, Stream
+from mindful_client import _methods, calls
+from mindful_client.calls.statement import Call, Stream
 from mindful_client.errors import translated
 
 P = ParamSpec("P")
@@ -51,38 +51,39 @@ class AsyncClient:
         self._active: set[psycopg.AsyncConnection[Any]] = set()
         self._streaming = False
 
-    llm_generate = _method(_calls.llm_generate)
-    llm_generate_detail = _method(_calls.llm_generate_detail)
-    llm_stream = _stream(_calls.llm_stream)
-    llm_embed = _method(_calls.llm_embed)
-    llm_embed_many = _method(_calls.llm_embed_many)
-    llm_token_count = _method(_calls.llm_token_count)
-    llm_generate_many = _method(_calls.llm_generate_many)
-    llm_classify = _method(_calls.llm_classify)
-    llm_classify_many = _method(_calls.llm_classify_many)
-    llm_if = _method(_calls.llm_if)
-    session_start = _method(_calls.session_start)
-    message_insert = _method(_calls.message_insert)
-    message_insert_many = _method(_calls.message_insert_many)
-    session_context = _method(_calls.session_context)
-    llm_chat = _method(_calls.llm_chat)
-    llm_chat_detail = _method(_calls.llm_chat_detail)
-    llm_chat_stream = _stream(_calls.llm_chat_stream)
-    chat = _method(_calls.chat)
-    chat_stream = _stream(_calls.chat_stream)
-    memory_insert = _method(_calls.memory_insert)
-    memory_insert_many = _method(_calls.memory_insert_many)
-    memory_recall = _method(_calls.memory_recall)
-    memory_attach = _method(_calls.memory_attach)
-    memory_detach = _method(_calls.memory_detach)
-    memory_index_create = _method(_calls.memory_index_create)
-    self_review = _method(_calls.self_review)
-    model_register = _method(_calls.model_register)
-    setting_get = _method(_calls.setting_get)
-    setting_set = _method(_calls.setting_set)
-    model_default_set = _method(_calls.model_default_set)
-    model_unload = _method(_calls.model_unload)
-    mindful_status = _method(_calls.mindful_status)
+    llm_generate = _method(calls.llm_generate)
+    llm_generate_detail = _method(calls.llm_generate_detail)
+    llm_stream = _stream(calls.llm_stream)
+    llm_embed = _method(calls.llm_embed)
+    llm_embed_many = _method(calls.llm_embed_many)
+    llm_token_count = _method(calls.llm_token_count)
+    llm_generate_many = _method(calls.llm_generate_many)
+    llm_classify = _method(calls.llm_classify)
+    llm_classify_many = _method(calls.llm_classify_many)
+    llm_if = _method(calls.llm_if)
+    llm_extract = _method(calls.llm_extract)
+    session_start = _method(calls.session_start)
+    message_insert = _method(calls.message_insert)
+    message_insert_many = _method(calls.message_insert_many)
+    session_context = _method(calls.session_context)
+    llm_chat = _method(calls.llm_chat)
+    llm_chat_detail = _method(calls.llm_chat_detail)
+    llm_chat_stream = _stream(calls.llm_chat_stream)
+    chat = _method(calls.chat)
+    chat_stream = _stream(calls.chat_stream)
+    memory_insert = _method(calls.memory_insert)
+    memory_insert_many = _method(calls.memory_insert_many)
+    memory_recall = _method(calls.memory_recall)
+    memory_attach = _method(calls.memory_attach)
+    memory_detach = _method(calls.memory_detach)
+    memory_index_create = _method(calls.memory_index_create)
+    self_review = _method(calls.self_review)
+    model_register = _method(calls.model_register)
+    setting_get = _method(calls.setting_get)
+    setting_set = _method(calls.setting_set)
+    model_default_set = _method(calls.model_default_set)
+    model_unload = _method(calls.model_unload)
+    mindful_status = _method(calls.mindful_status)
 
     async def cancel(self) -> None:
         """Ask the server, from another task, to cancel what this client has running.

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import click
 
-from mindful_client._calls import json_default
+from mindful_client.calls.statement import json_default
 from mindful_client.client import Client
 from mindful_client.errors import InvalidInputError, MindfulError, NotReadyError, QueryCancelledError
 from mindful_client.types import RecalledMemory

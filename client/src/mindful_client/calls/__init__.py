@@ -1,0 +1,9 @@
+"""Every call of the client, by the name of its SQL function."""
+
+from mindful_client.calls.chat import *  # noqa: F403
+from mindful_client.calls.llm import *  # noqa: F403
+from mindful_client.calls.memory import *  # noqa: F403
+from mindful_client.calls.model import *  # noqa: F403
+from mindful_client.calls.review import *  # noqa: F403
+from mindful_client.calls.setting import *  # noqa: F403
+from mindful_client.calls.status import *  # noqa: F403

@@ -1,0 +1,67 @@
+"""Memories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mindful_client.calls.statement import DEFAULT, Call, Json, rows, scalar, scalars
+from mindful_client.types import RecalledMemory
+
+
+def memory_insert(
+    content: str,
+    *,
+    kind: str = DEFAULT,
+    metadata: Json | None = DEFAULT,
+    source: str | None = DEFAULT,
+    source_key: str | None = DEFAULT,
+) -> Call[int]:
+    """Remember a text and return its id. Kinds: fact, document, summary, reflection.
+
+    Raises InvalidInputError, AlreadyExistsError (source and source_key taken).
+    """
+    return scalar("memory_insert", locals())
+
+
+def memory_insert_many(memories: Sequence[Json]) -> Call[list[int]]:
+    """Remember objects with the fields of memory_insert, in batches; return their ids in order. All or none.
+
+    Raises as memory_insert, naming the element.
+    """
+    return scalars("memory_insert_many", locals(), memories="jsonb")
+
+
+def memory_recall(
+    query: str, *, k: int = DEFAULT, kinds: Sequence[str] | None = DEFAULT
+) -> Call[list[RecalledMemory]]:
+    """Return the k memories that best match a query, best first.
+
+    Raises InvalidInputError (empty query, k outside 1 to 1000).
+    """
+    return rows("memory_recall", locals(), RecalledMemory)
+
+
+def memory_attach(relation: str, content: str, *, mode: str = DEFAULT) -> Call[int]:
+    """Remember the rows of a table, those it has and those to come; return how many it has.
+
+    The content is an SQL expression over its columns.
+
+    Raises NotFoundError, NotAllowedError, AlreadyExistsError (attached already), InvalidInputError.
+    """
+    return scalar("memory_attach", locals())
+
+
+def memory_detach(relation: str) -> Call[int]:
+    """Undo memory_attach, and return how many memories were forgotten.
+
+    Raises NotFoundError (not attached).
+    """
+    return scalar("memory_detach", locals())
+
+
+def memory_index_create(tenant: str, *, model: str | None = DEFAULT) -> Call[str]:
+    """Make an HNSW index on one tenant's embeddings, and return its name; for administrators.
+
+    Raises NotFoundError (no such embedder), AlreadyExistsError.
+    """
+    return scalar("memory_index_create", locals())

@@ -1,0 +1,37 @@
+"""Models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mindful_client.calls.statement import DEFAULT, Call, Json, nothing, scalar
+
+
+def model_register(
+    name: str,
+    kind: str,
+    provider: str,
+    source: str,
+    *,
+    options: Json = DEFAULT,
+    granted_to: Sequence[str] = DEFAULT,
+) -> Call[str]:
+    """Check a model's files, which lie on the server, and enter it in the registry. For administrators.
+
+    Raises InvalidInputError, AlreadyExistsError, NotFoundError (no such file), NotReadyError (the provider's
+    package is not installed).
+    """
+    return scalar("model_register", locals())
+
+
+def model_default_set(name: str) -> Call[None]:
+    """Make a model the default of its kind. For administrators.
+
+    Raises NotFoundError.
+    """
+    return scalar("model_default_set", locals(), convert=nothing)
+
+
+def model_unload(*, name: str | None = DEFAULT) -> Call[int]:
+    """Give back the memory of a model that the connection has loaded, or of all; return how many."""
+    return scalar("model_unload", locals())

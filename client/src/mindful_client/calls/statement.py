@@ -1,0 +1,247 @@
+"""A call as a value: its SQL, its parameters, and how its rows are read. Nothing here does I/O.
+
+Each module beside this one holds the calls of a feature. A function there has the name of an SQL function, and
+its arguments have theirs. Those with a default in SQL are keywords, and stay out of the statement where they
+are not given: the server's defaults hold.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import date
+from types import MappingProxyType
+from typing import Any, Generic, LiteralString, TypeVar
+from uuid import UUID
+
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from mindful_client.errors import InvalidInputError
+
+R = TypeVar("R")
+Rows = Sequence[Sequence[Any]]
+Json = Mapping[str, Any]
+
+
+class _Default:
+    """Stands for an argument that is not given: its default is the server's."""
+
+    def __repr__(self) -> str:
+        return "DEFAULT"
+
+
+DEFAULT: Any = _Default()
+
+
+@dataclass(frozen=True)
+class Call(Generic[R]):
+    """A statement whose rows are read when all have come."""
+
+    query: sql.Composed
+    parameters: Mapping[str, Any]
+    read: Callable[[Rows], R]
+    before: Call[Any] | None = None
+    """A call that is committed before this one starts."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A statement that gives one piece of text a row; read through a cursor, each comes as it is made."""
+
+    query: sql.Composed
+    parameters: Mapping[str, Any]
+    before: Call[Any] | None = None
+    """A call that is committed before this one starts."""
+
+
+_TYPES: dict[str, LiteralString] = {
+    "content": "text",
+    "contents": "text[]",
+    "created_at": "timestamptz",
+    "granted_to": "text[]",
+    "k": "integer",
+    "prompts": "text[]",
+    "labels": "text[]",
+    "instruction": "text",
+    "subtract_prior": "boolean",
+    "condition": "text",
+    "json_schema": "jsonb",
+    "key": "text",
+    "value": "jsonb",
+    "scope": "text",
+    "reason": "text",
+    "tenant": "text",
+    "kind": "text",
+    "kinds": "text[]",
+    "max_tokens": "integer",
+    "memories": "integer",
+    "message": "text",
+    "message_id": "bigint",
+    "messages": "jsonb",
+    "metadata": "jsonb",
+    "mode": "text",
+    "model": "text",
+    "name": "text",
+    "options": "jsonb",
+    "prompt": "text",
+    "provider": "text",
+    "query": "text",
+    "relation": "regclass",
+    "role": "text",
+    "seed": "integer",
+    "session_id": "uuid",
+    "source": "text",
+    "source_key": "text",
+    "stop": "text[]",
+    "system_prompt": "text",
+    "temperature": "real",
+    "title": "text",
+    "truncate": "boolean",
+}
+"""SQL types of arguments: casts make a real of a float, and a clear error of a number that is too large."""
+
+
+def scalar(
+    function: str,
+    arguments: Mapping[str, Any],
+    template: LiteralString = "select {call}",
+    convert: Callable[[Any], Any] = lambda value: value,
+) -> Call[Any]:
+    """Return the call of a function that returns one value."""
+    query, parameters = _statement(template, function, arguments)
+    return Call(query, parameters, lambda rows: convert(rows[0][0]))
+
+
+def scalars(function: str, arguments: Mapping[str, Any], **types: LiteralString) -> Call[list[Any]]:
+    """Return the call of a function that returns one value a row."""
+    query, parameters = _statement("select {call}", function, arguments, types=types)
+    return Call(query, parameters, lambda rows: [row[0] for row in rows])
+
+
+def rows(function: str, arguments: Mapping[str, Any], row_type: type[R]) -> Call[list[R]]:
+    """Return the call of a function that returns rows, of a type with their columns."""
+    query, parameters = _statement("select {columns} from {call}", function, arguments, row_type)
+    return Call(query, parameters, lambda rows: [row_type(*row) for row in rows])
+
+
+def row(function: str, arguments: Mapping[str, Any], row_type: type[R]) -> Call[R]:
+    """Return the call of a function that returns one row."""
+    call = rows(function, arguments, row_type)
+    return Call(call.query, call.parameters, lambda rows: call.read(rows)[0])
+
+
+def row_or_none(function: str, arguments: Mapping[str, Any], row_type: type[R]) -> Call[R | None]:
+    """Return the call of a function that returns one row, all NULL for none."""
+    call = row(function, arguments, row_type)
+    return Call(
+        call.query,
+        call.parameters,
+        lambda rows: None if all(value is None for value in rows[0]) else call.read(rows),
+    )
+
+
+def stream(function: str, arguments: Mapping[str, Any]) -> Stream:
+    """Return the call of a function that returns pieces of text."""
+    # In the select list, and not in FROM, where the executor gathers all rows before it gives the first.
+    return Stream(*_statement("select {call}", function, arguments))
+
+
+def _statement(
+    template: LiteralString,
+    function: str,
+    arguments: Mapping[str, Any],
+    row_type: type[Any] | None = None,
+    types: Mapping[str, LiteralString] = MappingProxyType({}),
+) -> tuple[sql.Composed, dict[str, Any]]:
+    """Return a statement that calls a function of mindful by named arguments, and its parameters."""
+    given = {name: value for name, value in arguments.items() if value is not DEFAULT}
+    sql_types = {name: types.get(name, _TYPES[name]) for name in given}
+    named = [
+        sql.SQL("{} => {}::{}").format(sql.Identifier(name), sql.Placeholder(name), sql.SQL(sql_type))
+        for name, sql_type in sql_types.items()
+    ]
+    query = sql.SQL(template).format(
+        call=sql.SQL("{}({})").format(sql.Identifier("mindful", function), sql.SQL(", ").join(named)),
+        columns=sql.SQL(", ").join(sql.Identifier(field.name) for field in fields(row_type or _NoColumns)),
+    )
+    return query, {name: _parameter(name, value, sql_types[name]) for name, value in given.items()}
+
+
+@dataclass(frozen=True)
+class _NoColumns:
+    pass
+
+
+def _parameter(name: str, value: Any, sql_type: str) -> Any:
+    """Return a value as psycopg is to send it, or raise InvalidInputError."""
+    _check_texts(name, value)
+    if value is None:
+        return None
+    if sql_type == "jsonb":
+        return Jsonb(value, dumps=_dumps)
+    if sql_type.endswith("[]"):
+        if isinstance(value, str):  # which is a sequence too, of its letters
+            raise InvalidInputError(f"{name} is one text", sqlstate="22023", hint="Give a list of texts.")
+        return list(value)
+    return value
+
+
+def _check_texts(name: str, value: Any) -> None:
+    if isinstance(value, str):
+        _check_text(name, value)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            _check_texts(name, key)
+            _check_texts(name, item)
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        for item in value:
+            _check_texts(name, item)
+
+
+def _check_text(name: str, text: str) -> None:
+    """Refuse what has no place in a PostgreSQL text."""
+    position = text.find("\0")
+    if position >= 0:
+        raise InvalidInputError(
+            f"{name} contains NUL at character {position + 1}",
+            sqlstate="22021",
+            hint="PostgreSQL cannot store it: is this really text?",
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(
+            f"{name} contains a lone surrogate at character {error.start + 1}",
+            sqlstate="22021",
+            hint="It was read from bytes that are not UTF-8.",
+        ) from error
+
+
+def json_default(value: Any) -> str:
+    """Return a date, a time or a UUID as JSON holds it: as a text."""
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no place in JSON")
+
+
+_dumps = functools.partial(json.dumps, default=json_default, ensure_ascii=False)
+
+
+def vector(text: str | None) -> list[float] | None:
+    """Read a vector from its text."""
+    return None if text is None else [float(number) for number in text[1:-1].split(",")]
+
+
+def vectors(texts: Sequence[str | None] | None) -> list[list[float] | None] | None:
+    """Read vectors from their texts."""
+    return None if texts is None else [vector(text) for text in texts]
+
+
+def nothing(_: object) -> None:
+    """Read a result that says nothing."""
+    return
