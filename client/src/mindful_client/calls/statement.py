@@ -61,6 +61,7 @@ _TYPES: dict[str, LiteralString] = {
     "content": "text",
     "contents": "text[]",
     "created_at": "timestamptz",
+    "grammar": "text",
     "granted_to": "text[]",
     "k": "integer",
     "prompts": "text[]",
