@@ -669,3 +669,46 @@ grant execute on function
     llm_if_many(text[], text, text),
     llm_extract_many(text[], jsonb, text, text, integer)
 to mindful_user;
+
+alter table model add column base text references model, add constraint model_base check (base is null or kind = 'generator');
+create index model_base on model (base) where base is not null;
+comment on column model.base is 'The generator that this one, an adapter, changes; NULL for a model in its own right.';
+
+drop function _model_find(text, text);
+create function _model_find(kind text, name text)
+returns table (name text, kind text, provider text, source text, sha256 text, options jsonb, adapter text)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.name, m.kind, m.provider, coalesce(b.source, m.source), m.sha256, coalesce(b.options, '{}') || m.options,
+        case when b.name is not null then m.source end
+    from mindful.model m
+    left join mindful.model b on b.name = m.base
+    where m.kind = _model_find.kind
+        and (m.base is null or b.name is not null)
+        and (m.name = _model_find.name or _model_find.name is null and m.is_default);
+end;
+comment on function _model_find(text, text) is 'The named model, or the default one of its kind, if the caller may use it; of an adapter the base''s source, which the caller must be allowed to use too, and the options of both.';
+
+create function adapter_register(
+    name text,
+    base text,
+    source text,
+    scale real default 1,
+    options jsonb default '{}',
+    granted_to text[] default '{mindful_user}'
+) returns text
+language plpython3u volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.model import adapter_register
+return adapter_register(name, base, source, scale, options, granted_to)
+$python$;
+comment on function adapter_register(text, text, text, real, jsonb, text[]) is
+'Registers a LoRA adapter (a GGUF file) of a generator of llama_cpp as a generator of its own: name it as the model of a call, or make it the default with model_default_set; naming the base takes it back. The source is an absolute path on the server; the file is loaded once with its base, and its hash is kept, so that one that was changed is refused. Scale says how strongly it is applied: 1 as it was trained, 0 not at all. Options: system_prompt and layout, where they are to be other than the base''s. Whoever uses it must be allowed to use the base too. For administrators (mindful_admin). Errors: 22004, 22023 (bad argument, no possible base), 42704 (no such base), 42710 (name taken), 58P01 (no such file), XX001 (file damaged, or not made for this base).';
+
+revoke execute on function
+    _model_find(text, text),
+    adapter_register(text, text, text, real, jsonb, text[])
+from public;
+grant execute on function _model_find(text, text) to mindful_user, mindful_admin;
+grant execute on function adapter_register(text, text, text, real, jsonb, text[]) to mindful_admin;

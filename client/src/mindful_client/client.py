@@ -85,6 +85,7 @@ class Client:
     memory_index_create = _method(calls.memory_index_create)
     self_review = _method(calls.self_review)
     model_register = _method(calls.model_register)
+    adapter_register = _method(calls.adapter_register)
     setting_get = _method(calls.setting_get)
     setting_set = _method(calls.setting_set)
     model_default_set = _method(calls.model_default_set)

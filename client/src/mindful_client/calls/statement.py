@@ -58,6 +58,7 @@ class Stream:
 
 
 _TYPES: dict[str, LiteralString] = {
+    "base": "text",
     "content": "text",
     "contents": "text[]",
     "created_at": "timestamptz",
@@ -72,6 +73,7 @@ _TYPES: dict[str, LiteralString] = {
     "json_schema": "jsonb",
     "key": "text",
     "value": "jsonb",
+    "scale": "real",
     "scope": "text",
     "reason": "text",
     "tenant": "text",
