@@ -122,9 +122,9 @@ def test_a_kept_state_is_the_adapters_own(
             third.execute("delete from kv_state")
             evaluated, cached = told(third, session, model)
         assert cached == 0
-        assert by_state == pytest.approx(evaluated, abs=0.05)
+        assert by_state == pytest.approx(evaluated, abs=0.15)  # rounded otherwise in other batches
         replies.append(by_state)
-    assert replies[0] != pytest.approx(replies[1], abs=0.1)
+    assert replies[0] != pytest.approx(replies[1], abs=0.5)
 
 
 def test_an_adapter_of_another_model_is_refused(admin: psycopg.Connection, files: Path) -> None:
