@@ -58,9 +58,11 @@ class Stream:
 
 
 _TYPES: dict[str, LiteralString] = {
+    "base": "text",
     "content": "text",
     "contents": "text[]",
     "created_at": "timestamptz",
+    "grammar": "text",
     "granted_to": "text[]",
     "k": "integer",
     "prompts": "text[]",
@@ -71,6 +73,7 @@ _TYPES: dict[str, LiteralString] = {
     "json_schema": "jsonb",
     "key": "text",
     "value": "jsonb",
+    "scale": "real",
     "scope": "text",
     "reason": "text",
     "tenant": "text",
