@@ -493,7 +493,7 @@ alter table memory
     add column valid_from timestamptz,
     add column valid_to timestamptz,
     add column superseded_by bigint,
-    add constraint memory_validity check (valid_from < valid_to),
+    add constraint memory_validity check (valid_from <= valid_to),
     add constraint memory_superseded_by foreign key (tenant, superseded_by) references memory (tenant, id)
         on delete set null (superseded_by);
 create index memory_superseded_by on memory (tenant, superseded_by) where superseded_by is not null;
@@ -526,7 +526,8 @@ create table memory_link (
     foreign key (tenant, target_id) references memory (tenant, id) on delete cascade,
     check (source_id <> target_id)
 );
-create index on memory_link (tenant, target_id);
+create index on memory_link (tenant, source_id, weight desc);
+create index on memory_link (tenant, target_id, weight desc);
 comment on table memory_link is 'What one memory has to do with another.';
 
 create table memory_evidence (
