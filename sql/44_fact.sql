@@ -13,7 +13,7 @@ create table memory_evidence (
     tenant text not null default _tenant(),
     id bigint not null,
     source_id bigint not null,
-    quote text not null check (quote <> ''),
+    quote text not null check (quote <> '' and octet_length(quote) <= 2000),
     created_at timestamptz not null default now(),
     primary key (tenant, id, source_id, quote),
     foreign key (tenant, id) references memory (tenant, id) on delete cascade,
@@ -44,7 +44,7 @@ begin atomic
         when id is null then mindful._raise('22004', name || ' is null', 'Give the id of a memory.')::text::bigint
         when exists (select from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = _memory_argument.id)
             then id
-        else mindful._raise('42704', pg_catalog.format('there is no memory %s', id),
+        else mindful._raise('42704', pg_catalog.format('there is no memory %s (%s)', id, name),
             'Your own memories are in mindful.memory.')::text::bigint
     end;
 end;
@@ -108,16 +108,23 @@ create function _quote_argument(name text, source_id bigint, quote text) returns
 language sql stable parallel safe security invoker
 begin atomic
     select case
-        when pg_catalog.strpos(mindful._squeeze(m.content), q.quote) > 0 then q.quote
+        when a.id is null then null  -- which it never is: unasked for, an empty table's rows would not be looked up
+        when pg_catalog.octet_length(a.quote) > 2000
+            then mindful._raise('54000', pg_catalog.format('%s has %s bytes, more than 2000', name, pg_catalog.octet_length(a.quote)),
+                'Quote the words that say it, and no others.')::text
+        when pg_catalog.strpos(
+            (select mindful._squeeze(m.content) from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = a.id),
+            a.quote) > 0 then a.quote
         else mindful._raise('22023', pg_catalog.format('%s does not stand in memory %s', name, source_id),
             'Quote the words of the source as they are; only white space may differ.')::text
     end
-    from mindful.memory m,
-        lateral (select mindful._squeeze(mindful._text_argument(name, quote)) as quote) q
-    where m.tenant = (select mindful._tenant()) and m.id = mindful._memory_argument('source_id of ' || name, source_id);
+    from (
+        select mindful._squeeze(mindful._text_argument(name, _quote_argument.quote)) as quote,
+            mindful._memory_argument('source_id of ' || name, source_id) as id
+    ) a;
 end;
 comment on function _quote_argument(text, bigint, text) is
-'Returns a quote that stands in the source''s text, with runs of white space as one blank, or raises 22004, 22023 or 42704 (no such source of the tenant''s).';
+'Returns a quote that stands in the source''s text, with runs of white space as one blank, or raises 22004, 22023, 42704 (no such source of the tenant''s) or 54000.';
 
 create function _evidence(name text, evidence jsonb) returns table (source_id bigint, quote text)
 language sql stable parallel safe security invoker rows 3
@@ -209,9 +216,10 @@ begin atomic
         insert into mindful.memory_evidence (id, source_id, quote)
         select mindful._memory_argument('id', id),
             case
-                when id <> source_id then source_id
-                else mindful._raise('22023', pg_catalog.format('memory %s is no evidence of itself', id),
-                    'Quote the memory that it was drawn from.')::text::bigint
+                when id = source_id
+                    then mindful._raise('22023', pg_catalog.format('memory %s is no evidence of itself', id),
+                        'Quote the memory that it was drawn from.')::text::bigint
+                else source_id
             end,
             mindful._quote_argument('quote', source_id, quote)
         on conflict do nothing
@@ -326,13 +334,19 @@ create function memory_history(id bigint) returns setof memory_version
 language sql stable parallel safe security invoker
 begin atomic
     with recursive version as (
-        select m.id, m.superseded_by
-        from mindful.memory m
-        where m.tenant = (select mindful._tenant()) and m.id = mindful._memory_argument('id', memory_history.id)
+        select mindful._memory_argument('id', memory_history.id) as id
         union
-        select m.id, m.superseded_by
+        select n.id
         from version v
-        join mindful.memory m on m.tenant = (select mindful._tenant()) and (m.id = v.superseded_by or m.superseded_by = v.id)
+        cross join lateral (
+            select m.superseded_by as id
+            from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.id = v.id and m.superseded_by is not null
+            union all
+            select m.id
+            from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.superseded_by = v.id
+        ) n
     )
     select m.id, m.content, m.importance, m.confidence, m.level, m.valid_from, m.valid_to, m.superseded_by, m.created_at
     from version v

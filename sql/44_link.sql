@@ -51,18 +51,22 @@ comment on function memory_link_insert(bigint, bigint, text, real) is
 'Says what one memory has to do with another, from source to target, and returns whether that is new; a link that is there already is given the weight, from 0 to 1 (NULL: 1). Errors: 22004, 22023 (relation, weight, a link to itself), 42704 (no such memory of yours).';
 
 create function memory_link_delete(source_id bigint, target_id bigint, relation text default null) returns bigint
-language sql volatile parallel unsafe security invoker
-begin atomic
-    with deleted as (
-        delete from mindful.memory_link l
-        where l.tenant = (select mindful._tenant())
-            and l.source_id = mindful._memory_argument('source_id', memory_link_delete.source_id)
-            and l.target_id = mindful._memory_argument('target_id', memory_link_delete.target_id)
-            and (memory_link_delete.relation is null or l.relation = memory_link_delete.relation)
-        returning 1
-    )
-    select pg_catalog.count(*) from deleted;
-end;
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    deleted bigint;
+begin
+    source_id := mindful._memory_argument('source_id', source_id);
+    target_id := mindful._memory_argument('target_id', target_id);
+    delete from mindful.memory_link l
+    where l.tenant = (select mindful._tenant())
+        and l.source_id = memory_link_delete.source_id and l.target_id = memory_link_delete.target_id
+        and (memory_link_delete.relation is null or l.relation = memory_link_delete.relation);
+    get diagnostics deleted = row_count;
+    return deleted;
+end
+$$;
 comment on function memory_link_delete(bigint, bigint, text) is
 'Deletes the link of a relation, or all (NULL), from one memory to another, and returns how many there were. Errors: 22004, 42704 (no such memory of yours).';
 
@@ -87,6 +91,18 @@ begin atomic
     end;
 end;
 comment on function _direction_argument(text) is 'Returns a direction, or raises 22023.';
+
+create function _memory_is_true(id bigint, as_of timestamptz) returns boolean
+language sql stable parallel safe security invoker
+begin atomic
+    select exists (
+        select from mindful.memory m
+        where m.tenant = (select mindful._tenant()) and m.id = _memory_is_true.id
+            and (as_of is null
+                or (m.valid_from is null or m.valid_from <= as_of) and (m.valid_to is null or m.valid_to > as_of))
+    );
+end;
+comment on function _memory_is_true(bigint, timestamptz) is 'Whether the tenant has a memory, and it is true at a time (NULL: at any).';
 
 create function memory_neighbors(
     id bigint,
@@ -114,22 +130,28 @@ begin atomic
         from step s
         cross join argument a
         cross join lateral (
-            select l.id, l.relation, l.weight
-            from (
+            (
                 select o.target_id as id, o.relation, o.weight
                 from mindful.memory_link o
                 where o.tenant = (select mindful._tenant()) and o.source_id = s.id and a.direction <> 'in'
-                union all
+                    and (relations is null or o.relation = any (relations))
+                    and o.target_id <> all (s.path)
+                    and mindful._memory_is_true(o.target_id, as_of)
+                order by o.weight desc
+                limit a.fanout
+            )
+            union all
+            (
                 select i.source_id, i.relation, i.weight
                 from mindful.memory_link i
                 where i.tenant = (select mindful._tenant()) and i.target_id = s.id and a.direction <> 'out'
-            ) l
-            join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = l.id
-            where (relations is null or l.relation = any (relations))
-                and l.id <> all (s.path)
-                and (as_of is null
-                    or (m.valid_from is null or m.valid_from <= as_of) and (m.valid_to is null or m.valid_to > as_of))
-            order by l.weight desc
+                    and (relations is null or i.relation = any (relations))
+                    and i.source_id <> all (s.path)
+                    and mindful._memory_is_true(i.source_id, as_of)
+                order by i.weight desc
+                limit a.fanout
+            )
+            order by weight desc
             limit a.fanout
         ) n
         where s.depth < a.depth
