@@ -280,26 +280,26 @@ create type job_outcome as (
 );
 comment on type job_outcome is 'What a worker did: embeddings stored, jobs there was nothing left to do for, attempts that failed.';
 
-create function _job_run_own(max_jobs integer, max_seconds double precision) returns job_outcome
+create function _job_run_own(max_jobs integer, max_seconds real) returns job_outcome
 language plpython3u volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.job import job_run_own
 return job_run_own(max_jobs, max_seconds)
 $python$;
-comment on function _job_run_own(integer, double precision) is 'job_run for the caller''s own jobs.';
+comment on function _job_run_own(integer, real) is 'job_run for the caller''s own jobs.';
 
-create function _job_run_all(max_jobs integer, max_seconds double precision) returns job_outcome
+create function _job_run_all(max_jobs integer, max_seconds real) returns job_outcome
 language plpython3u volatile parallel unsafe security definer
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.job import job_run_all
 return job_run_all(max_jobs, max_seconds)
 $python$;
-comment on function _job_run_all(integer, double precision) is
+comment on function _job_run_all(integer, real) is
 'job_run for the jobs of all tenants. It runs as the extension''s owner, above row-level security, but tells nothing of what it reads.';
 
-create function job_run(max_jobs integer default 1000, max_seconds double precision default 60) returns job_outcome
+create function job_run(max_jobs integer default 1000, max_seconds real default 60) returns job_outcome
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
@@ -315,16 +315,16 @@ begin
     return mindful._job_run_own(max_jobs, max_seconds);
 end
 $$;
-comment on function job_run(integer, double precision) is
+comment on function job_run(integer, real) is
 'Embeds memories that wait in embedding_job, up to max_jobs of them or until max_seconds have passed (a batch that has begun is ended), and returns what was done: embedded, dropped (the text was embedded already, or has changed), failed. An administrator''s call works for all tenants in equal shares, a user''s for himself. All is done in the caller''s transaction: job_worker commits in between. Any number of workers may run at once; the jobs of one that is killed go to the next. A text that fails does not keep others of its batch from being embedded; it is tried again after job_retry_s seconds, each time twice as late, and after job_attempts attempts becomes a dead letter. Errors: 22004, 22023.';
 
-create procedure job_worker(max_seconds double precision default 60, idle boolean default false)
+create procedure job_worker(max_seconds real default 60, idle boolean default false)
 language plpython3u security invoker
 as $python$
 from mindful.job import job_worker
 return job_worker(max_seconds, idle)
 $python$;
-comment on procedure job_worker(double precision, boolean) is
+comment on procedure job_worker(real, boolean) is
 'Runs job_run() batch by batch, each in a transaction of its own, until no job is due or max_seconds have passed; with idle it waits for jobs all that time. Call it outside of any transaction. Errors: 22004, 22023, 55000 (within a transaction).';
 
 create function _job_retry(model text) returns bigint

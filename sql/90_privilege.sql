@@ -26,7 +26,7 @@ revoke execute on function
     memory_index_create(text, text),
     _embedding_missing(text),
     _embedding_sweep_all(text),
-    _job_run_all(integer, double precision),
+    _job_run_all(integer, real),
     _job_retry_all(text),
     job_replica_set(boolean),
     _embedding_count_all()
@@ -38,11 +38,11 @@ grant execute on function
     memory_index_create(text, text),
     _embedding_missing(text),
     _embedding_sweep_all(text),
-    _job_run_all(integer, double precision),
+    _job_run_all(integer, real),
     _job_retry_all(text),
     job_replica_set(boolean),
     embedding_sweep(text),
-    job_run(integer, double precision),
+    job_run(integer, real),
     job_retry(text),
     job_schedule(text),
     _integer_argument(text, integer, integer, integer),
@@ -56,6 +56,6 @@ grant execute on function
     setting_set(text, jsonb, text, uuid, text),
     _setting_check(text, jsonb, text)
 to mindful_admin;
-grant execute on procedure job_worker(double precision, boolean) to mindful_admin;
+grant execute on procedure job_worker(real, boolean) to mindful_admin;
 grant execute on function _tenant(), _reads_all(), mindful_status(), _embedding_status(), _embedding_count_all()
 to mindful_reader;

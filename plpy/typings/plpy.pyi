@@ -17,7 +17,7 @@ class SPIError(Error):
     spidata: tuple[Any, ...]
 
 class spiexceptions:  # noqa: N801
-    class InvalidTransactionTermination(SPIError): ...
+    class InvalidTransactionTermination(SPIError): ...  # noqa: N818
 
 class _Plan: ...
 

@@ -66,7 +66,8 @@ class Backend:
             plpy.commit()
         except plpy.spiexceptions.InvalidTransactionTermination:
             raise NotReadyError(
-                "a procedure that commits was called within a transaction", "Call it outside of any: no BEGIN."
+                "a procedure that commits was called within a transaction",
+                "Call it outside of any: no BEGIN.",
             ) from None
 
     def secret(self) -> bytes:

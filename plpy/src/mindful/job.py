@@ -16,7 +16,15 @@ from mindful.vector import to_text
 _BATCH = 64
 """Jobs that are locked at once: under half a second of work, which is what a stop throws away."""
 
-_EMBEDDER_ERRORS = (MindfulError, ArithmeticError, LookupError, MemoryError, OSError, RuntimeError, ValueError)
+_EMBEDDER_ERRORS = (
+    MindfulError,
+    ArithmeticError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
 """What a model may raise. Errors of SQL, a cancel among them, are none of these."""
 
 _KEYS = ("text[]", "bigint[]", "text[]")
@@ -46,7 +54,7 @@ def job_worker(db: Database, max_seconds: float | None, idle: bool | None) -> No
     run = "select embedded, dropped, failed from mindful.job_run($1, $2)"
     left, end = max_seconds, time.monotonic() + (max_seconds or 0)
     while True:
-        done = db.one(run, ("integer", "double precision"), (_BATCH, left))
+        done = db.one(run, ("integer", "real"), (_BATCH, left))
         db.commit()
         left = max(end - time.monotonic(), 0.0)
         worked = any(done.values())
@@ -121,9 +129,7 @@ class _Batch:
         )
         done = {(row["tenant"], row["id"]) for row in held}
         return [
-            job
-            for job in self._jobs
-            if job["content"] is not None and (job["tenant"], job["id"]) not in done
+            job for job in self._jobs if job["content"] is not None and (job["tenant"], job["id"]) not in done
         ]
 
     def _relation(self) -> str:
@@ -163,7 +169,7 @@ class _Batch:
         self._db.rows(
             "select mindful._job_fail($1, $2, $3, $4, $5)",
             ("text", "text", "bigint[]", "text[]", "text"),
-            (self._model, tenant, ids, hashes, error.replace('\0', '')),
+            (self._model, tenant, ids, hashes, error.replace("\0", "")),
         )
         self._failed.update(map(_key, jobs))
 
