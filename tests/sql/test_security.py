@@ -11,6 +11,8 @@ TABLES = (
     "memory_count",
     "memory_embedding_all_minilm_l6_v2",
     "attachment",
+    "embedding_job",
+    "embedding_job_failed",
     "generation",
     "review",
 )
@@ -28,6 +30,11 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
         (SCRIPTED_GENERATOR,),
     ).fetchone()
     ana.execute("select self_review(%s, %s)", (*(row or ()), SCRIPTED_GENERATOR))
+    ana.execute("select embedding_sweep('scripted-embedder')")
+    ana.execute(
+        "insert into embedding_job_failed (id, model, content_hash, attempts, error, enqueued_at)"
+        " select id, model, content_hash, 5, 'lost', now() from embedding_job limit 1"
+    )
     return ana
 
 
