@@ -5,9 +5,11 @@ create table setting_definition (
     high double precision,
     scopes text[] not null check (scopes <@ array['global', 'user', 'session']),
     initial jsonb not null,
-    description text not null
+    description text not null,
+    choices text[]
 );
 comment on table setting_definition is 'What can be set: type, range, where, and the value where nobody has set it.';
+comment on column setting_definition.choices is 'The values that a text can have; NULL for any.';
 alter table setting_definition enable row level security;
 alter table setting_definition force row level security;
 create policy read on setting_definition for select using (true);
@@ -93,6 +95,9 @@ begin
     elsif found_type = 'number' and not (value #>> '{}')::numeric between defined.low and defined.high then
         perform mindful._raise('22023', format('setting %s is %s', key, value),
             format('It must be between %s and %s.', defined.low, defined.high));
+    elsif value #>> '{}' <> all (defined.choices) then
+        perform mindful._raise('22023', format('setting %s is %s', key, value),
+            format('It must be %s.', array_to_string(defined.choices, ', ')));
     end if;
     return value;
 end
@@ -120,7 +125,7 @@ comment on function setting_set(text, jsonb, text, uuid, text) is
 'Sets a value for all (scope global, for administrators), for the caller (user) or for one session, and returns the value now in force; a JSON null takes the scope''s setting back. Every change is kept, with who made it, when and why. Errors: 42704 (no such setting), 22023 (wrong type, range or scope), 42501 (global is for mindful_admin).';
 
 create view active_setting with (security_invoker = true) as
-select d.key, mindful.setting_get(d.key) as value, d.initial, d.type, d.low, d.high, d.scopes, d.description
+select d.key, mindful.setting_get(d.key) as value, d.initial, d.type, d.low, d.high, d.scopes, d.description, d.choices
 from mindful.setting_definition d;
 comment on view active_setting is 'The settings in force for the caller, outside any session''s own.';
 

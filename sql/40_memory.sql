@@ -221,11 +221,7 @@ end
 $$;
 comment on function _memory_count_add(text, bigint, numeric) is 'Adds to a tenant''s counts, without waiting for other writers.';
 
--- pg_dump's scripts turn row_security off: restored rows come with their embeddings and terms.
-create trigger embed_inserted after insert on memory referencing new table as new_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_embed();
-create trigger embed_updated after update on memory referencing new table as new_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_embed();
+-- pg_dump's scripts turn row_security off: restored rows come with their terms.
 create trigger index_inserted after insert on memory referencing new table as new_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
 create trigger index_updated after update on memory referencing old table as old_rows new table as new_rows

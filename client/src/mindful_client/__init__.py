@@ -14,8 +14,10 @@ from mindful_client.errors import (
 )
 from mindful_client.types import (
     ChatDetail,
+    ComparedMemory,
     ContextPart,
     GenerationDetail,
+    JobOutcome,
     LabelDetail,
     RecalledMemory,
     ReviewDetail,
@@ -27,9 +29,11 @@ __all__ = [
     "AsyncClient",
     "ChatDetail",
     "Client",
+    "ComparedMemory",
     "ContextPart",
     "GenerationDetail",
     "InvalidInputError",
+    "JobOutcome",
     "LabelDetail",
     "MindfulError",
     "NotAllowedError",

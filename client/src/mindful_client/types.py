@@ -110,6 +110,23 @@ class MemoryNeighbor:
     weight: float
     depth: int
     path: list[int]
+class JobOutcome:
+    """What a worker did: embeddings stored, jobs there was nothing left to do for, attempts that failed."""
+
+    embedded: int
+    dropped: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class ComparedMemory:
+    """A memory that is near to a query in one embedder's space."""
+
+    model: str
+    rank: int
+    id: int
+    similarity: float
+    content: str
 
 
 @dataclass(frozen=True)
