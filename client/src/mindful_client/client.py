@@ -78,6 +78,7 @@ class Client:
     memory_insert = _method(calls.memory_insert)
     memory_insert_many = _method(calls.memory_insert_many)
     memory_recall = _method(calls.memory_recall)
+    memory_access_insert = _method(calls.memory_access_insert)
     memory_attach = _method(calls.memory_attach)
     memory_detach = _method(calls.memory_detach)
     memory_index_create = _method(calls.memory_index_create)

@@ -58,6 +58,7 @@ class Stream:
 
 
 _TYPES: dict[str, LiteralString] = {
+    "as_of": "timestamptz",
     "content": "text",
     "contents": "text[]",
     "created_at": "timestamptz",
@@ -65,6 +66,7 @@ _TYPES: dict[str, LiteralString] = {
     "k": "integer",
     "prompts": "text[]",
     "labels": "text[]",
+    "ids": "bigint[]",
     "instruction": "text",
     "subtract_prior": "boolean",
     "condition": "text",
