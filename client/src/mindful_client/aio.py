@@ -82,6 +82,7 @@ class AsyncClient:
     memory_link_insert = _method(calls.memory_link_insert)
     memory_link_delete = _method(calls.memory_link_delete)
     memory_neighbors = _method(calls.memory_neighbors)
+    memory_access_insert = _method(calls.memory_access_insert)
     memory_attach = _method(calls.memory_attach)
     memory_detach = _method(calls.memory_detach)
     memory_index_create = _method(calls.memory_index_create)

@@ -68,7 +68,7 @@ class ChatDetail:
 
 @dataclass(frozen=True)
 class RecalledMemory:
-    """A memory that matches a query; similarity and bm25 are None where that arm did not find it."""
+    """A memory that matches a query, with every component of its score; None where that arm did not find it."""
 
     id: int
     content: str
@@ -82,6 +82,11 @@ class RecalledMemory:
     role: str | None
     source: str | None
     created_at: datetime
+    bm25_context: float | None
+    similarity_context: float
+    recency: float
+    importance: float
+    access: float
 
 
 @dataclass(frozen=True)

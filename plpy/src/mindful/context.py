@@ -207,7 +207,7 @@ class _Composer:
             if row["id"] not in shown
             and row["role"] != "assistant"
             and row["content"] != message
-            and (row["bm25"] is not None or row["similarity"] >= _RELATED)
+            and (row["bm25"] is not None or (row["similarity"] or 0) >= _RELATED)
         ]
         for row in self._interruptibly(kept[:memories]):
             if row["score"] < _RELEVANT * kept[0]["score"]:
