@@ -1,0 +1,21 @@
+"""mindful status."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from mindful_client.client import Client
+
+
+@click.command()
+@click.pass_obj
+def status(client: Client) -> None:
+    """Print versions, tenant and use of memory."""
+    for name, value in dataclasses.asdict(client.mindful_status()).items():
+        if name.endswith("_bytes"):
+            value = f"{value / 1e6:.0f} MB"
+        elif name == "models":
+            value = ", ".join(model["name"] for model in value) or "none loaded by this connection"
+        click.echo(f"{name.removesuffix('_bytes').replace('_', ' '):18} {value}")
