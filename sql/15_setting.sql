@@ -9,7 +9,8 @@ create table setting_definition (
     choices text[]
 );
 comment on table setting_definition is 'What can be set: type, range, where, and the value where nobody has set it.';
-comment on column setting_definition.choices is 'The values that a text can have; NULL for any.';
+comment on column setting_definition.high is 'The largest number, or the number of characters of a text at most.';
+comment on column setting_definition.choices is 'The texts that it can be; NULL: any.';
 alter table setting_definition enable row level security;
 alter table setting_definition force row level security;
 create policy read on setting_definition for select using (true);
@@ -97,7 +98,10 @@ begin
             format('It must be between %s and %s.', defined.low, defined.high));
     elsif value #>> '{}' <> all (defined.choices) then
         perform mindful._raise('22023', format('setting %s is %s', key, value),
-            format('It must be %s.', array_to_string(defined.choices, ', ')));
+            format('It must be one of %s.', array_to_string(defined.choices, ', ')));
+    elsif found_type = 'string' and length(value #>> '{}') > defined.high then
+        perform mindful._raise('22023', format('setting %s has %s characters', key, length(value #>> '{}')),
+            format('It must have %s at most.', defined.high));
     end if;
     return value;
 end

@@ -72,6 +72,7 @@ class Client:
     message_insert = _method(calls.message_insert)
     message_insert_many = _method(calls.message_insert_many)
     session_context = _method(calls.session_context)
+    session_summarize = _method(calls.session_summarize)
     llm_chat = _method(calls.llm_chat)
     llm_chat_detail = _method(calls.llm_chat_detail)
     llm_chat_stream = _stream(calls.llm_chat_stream)

@@ -43,6 +43,7 @@ class ContextPart:
     tokens: int
     memory_id: int | None
     score: float | None
+    reason: str
 
 
 @dataclass(frozen=True)

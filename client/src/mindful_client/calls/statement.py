@@ -92,6 +92,7 @@ _TYPES: dict[str, LiteralString] = {
     "message_id": "bigint",
     "messages": "jsonb",
     "metadata": "jsonb",
+    "method": "text",
     "mode": "text",
     "model": "text",
     "models": "text[]",
