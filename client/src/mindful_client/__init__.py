@@ -15,6 +15,8 @@ from mindful_client.errors import (
 from mindful_client.types import (
     ChatDetail,
     ContextPart,
+    DocumentChange,
+    DocumentDetail,
     GenerationDetail,
     LabelDetail,
     RecalledMemory,
@@ -28,6 +30,8 @@ __all__ = [
     "ChatDetail",
     "Client",
     "ContextPart",
+    "DocumentChange",
+    "DocumentDetail",
     "GenerationDetail",
     "InvalidInputError",
     "LabelDetail",
