@@ -43,7 +43,7 @@ create index memory_valid_to on memory (tenant, valid_to) where valid_to is not 
 comment on table memory is 'Everything remembered; what it is, is its kind.';
 comment on column memory.turn is 'Position of a message in its session, from 1.';
 comment on column memory.source is 'Where a document or a row of an attached table comes from.';
-comment on column memory.source_key is 'Which part of the source this is: a chunk''s number, a row''s primary key.';
+comment on column memory.source_key is 'Which part of the source this is: a chunk''s hash, a row''s primary key.';
 comment on column memory.importance is 'From 0 to 1; what is known of no memory is 0.5.';
 comment on column memory.confidence is 'Probability that it is true; NULL if nobody has said.';
 comment on column memory.valid_from is 'Since when it is true; NULL is since ever.';

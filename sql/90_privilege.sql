@@ -11,6 +11,7 @@ grant select, insert on generation, review to mindful_user;
 -- A row that the server has not sealed is refused, so its tenant may do with the cache what it likes.
 grant select, insert, delete on kv_state to mindful_user;
 grant select on conversation, memory_overview, model_usage, confidence_daily, embedding_status to mindful_user;
+grant select on document to mindful_user;
 
 -- Readers see figures of all tenants, and no table.
 grant select on memory_overview, model_usage, confidence_daily, embedding_status to mindful_reader;

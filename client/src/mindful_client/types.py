@@ -136,6 +136,30 @@ class ComparedMemory:
 
 
 @dataclass(frozen=True)
+class DocumentChange:
+    """How many chunks a document has now, and what became of them and of those of its last version."""
+
+    chunks: int
+    inserted: int
+    replaced: int
+    kept: int
+    deleted: int
+
+
+@dataclass(frozen=True)
+class DocumentDetail:
+    """A document that is remembered."""
+
+    source: str
+    title: str | None
+    chunks: int
+    bytes: int
+    created_at: datetime
+    updated_at: datetime
+    fingerprint: str | None
+
+
+@dataclass(frozen=True)
 class ReviewDetail:
     """A model's second look at an answer."""
 
