@@ -13,6 +13,10 @@ TABLES = (
     "attachment",
     "generation",
     "review",
+    "consolidation",
+    "memory_extraction",
+    "memory_statement",
+    "memory_entity",
 )
 
 
@@ -28,6 +32,8 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
         (SCRIPTED_GENERATOR,),
     ).fetchone()
     ana.execute("select self_review(%s, %s)", (*(row or ()), SCRIPTED_GENERATOR))
+    ana.execute("select memory_insert('Anna Miller lives in Boston.', 'document')")
+    ana.execute("select memory_consolidate()")
     return ana
 
 
@@ -99,7 +105,7 @@ def test_a_tenant_is_believed_of_an_application_only(connect: Connect) -> None:
 def test_a_reader_sees_figures_of_all_and_words_of_none(
     victim: psycopg.Connection, reader: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
-    assert reader.execute("select sum(memories) from memory_overview").fetchone() == (3,)
+    assert reader.execute("select sum(memories) from memory_overview").fetchone() == (5,)
     assert bob.execute("select * from memory_overview").fetchall() == []
     assert reader.execute("select count(*) from model_usage").fetchone() != (0,)
     assert reader.execute("select count(*) from confidence_daily").fetchone() != (0,)

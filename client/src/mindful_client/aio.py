@@ -77,6 +77,7 @@ class AsyncClient:
     memory_attach = _method(calls.memory_attach)
     memory_detach = _method(calls.memory_detach)
     memory_index_create = _method(calls.memory_index_create)
+    memory_consolidate = _method(calls.memory_consolidate)
     self_review = _method(calls.self_review)
     model_register = _method(calls.model_register)
     setting_get = _method(calls.setting_get)

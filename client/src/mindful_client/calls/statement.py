@@ -58,6 +58,9 @@ class Stream:
 
 
 _TYPES: dict[str, LiteralString] = {
+    "since": "timestamptz",
+    "limits": "jsonb",
+    "extractor": "text",
     "content": "text",
     "contents": "text[]",
     "created_at": "timestamptz",
