@@ -97,6 +97,7 @@ class AsyncClient:
     document_insert_parts = _method(calls.document_insert_parts)
     document_forget = _method(calls.document_forget)
     document_list = _method(calls.document_list)
+    memory_consolidate = _method(calls.memory_consolidate)
     self_review = _method(calls.self_review)
     model_register = _method(calls.model_register)
     adapter_register = _method(calls.adapter_register)

@@ -184,3 +184,23 @@ class StatusDetail:
     private_bytes: int
     shared_bytes: int
     models: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class ConsolidationDetail:
+    """What a run has read, what came of it, what was rejected by reason, and how many texts are left."""
+
+    id: int
+    status: str
+    extractor: str
+    memories_processed: int
+    remaining: int
+    facts: int | None
+    strengthened: int | None
+    refined: int | None
+    contradicted: int | None
+    links: int | None
+    promoted: int | None
+    decayed: int | None
+    rejected: dict[str, int] | None
+    error: str | None
