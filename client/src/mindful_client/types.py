@@ -116,6 +116,9 @@ class MemoryNeighbor:
     weight: float
     depth: int
     path: list[int]
+
+
+@dataclass(frozen=True)
 class JobOutcome:
     """What a worker did: embeddings stored, jobs there was nothing left to do for, attempts that failed."""
 
