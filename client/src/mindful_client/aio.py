@@ -81,6 +81,8 @@ class AsyncClient:
     document_insert_parts = _method(calls.document_insert_parts)
     document_forget = _method(calls.document_forget)
     document_list = _method(calls.document_list)
+    memory_export = _method(calls.memory_export)
+    memory_import = _method(calls.memory_import)
     self_review = _method(calls.self_review)
     model_register = _method(calls.model_register)
     setting_get = _method(calls.setting_get)

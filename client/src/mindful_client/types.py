@@ -109,6 +109,18 @@ class DocumentDetail:
 
 
 @dataclass(frozen=True)
+class ImportChange:
+    """How many rows an import added; kept counts the memories that were there already."""
+
+    sessions: int
+    memories: int
+    kept: int
+    links: int
+    evidence: int
+    accesses: int
+
+
+@dataclass(frozen=True)
 class ReviewDetail:
     """A model's second look at an answer."""
 
