@@ -13,6 +13,8 @@ grant select, insert on generation, review to mindful_user;
 grant select, insert, delete on kv_state to mindful_user;
 grant select on conversation, memory_overview, model_usage, confidence_daily, embedding_status to mindful_user;
 grant select on document to mindful_user;
+-- An import has to know new ids before it inserts what refers to them.
+grant usage on sequence memory_id_seq to mindful_user;
 
 -- Readers see figures of all tenants, and no table.
 grant select on memory_overview, model_usage, confidence_daily, embedding_status to mindful_reader;

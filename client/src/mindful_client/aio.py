@@ -98,6 +98,8 @@ class AsyncClient:
     document_forget = _method(calls.document_forget)
     document_list = _method(calls.document_list)
     memory_consolidate = _method(calls.memory_consolidate)
+    memory_export = _method(calls.memory_export)
+    memory_import = _method(calls.memory_import)
     self_review = _method(calls.self_review)
     model_register = _method(calls.model_register)
     adapter_register = _method(calls.adapter_register)
