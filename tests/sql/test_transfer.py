@@ -48,7 +48,7 @@ def full(db: psycopg.Connection, ana: psycopg.Connection) -> psycopg.Connection:
     ana.execute(
         'select memory_insert(\'Rex is my dog, he says "woof".\n\\t\', metadata => \'{"a": [1, null, "é"]}\')'
     )
-    db.execute("select model_default_set('scripted-embedder')")
+    db.execute("select model_default_set('scripted-embedder', force => true)")
     for _ in range(2):  # the same twice
         ana.execute("select memory_insert('Paris is rainy.')")
     row = ana.execute("select session_start('Talk', 'Be brief.', '{\"x\": 1}')").fetchone()
@@ -267,7 +267,7 @@ def test_readers_neither_export_nor_import(reader: psycopg.Connection) -> None:
 def test_many_lines_are_few_batches(
     db: psycopg.Connection, ana: psycopg.Connection, connect: Connect
 ) -> None:
-    db.execute("select model_default_set('scripted-embedder')")
+    db.execute("select model_default_set('scripted-embedder', force => true)")
     lines = [FACT | {"id": n, "content": f"Fact {n}."} for n in range(3000)]
     assert load(ana, lines)[1] == 3000
     assert ana.execute("select count(*) from memory_embedding_scripted_embedder").fetchone() == (3000,)
