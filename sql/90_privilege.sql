@@ -38,6 +38,7 @@ grant execute on function
     _tenant(),
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text),
+    setting_undo(bigint),
     _setting_check(text, jsonb, text)
 to mindful_admin;
 grant execute on function _tenant(), _reads_all(), mindful_status() to mindful_reader;

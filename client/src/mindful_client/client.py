@@ -86,6 +86,7 @@ class Client:
     model_register = _method(calls.model_register)
     setting_get = _method(calls.setting_get)
     setting_set = _method(calls.setting_set)
+    setting_undo = _method(calls.setting_undo)
     model_default_set = _method(calls.model_default_set)
     model_unload = _method(calls.model_unload)
     mindful_status = _method(calls.mindful_status)

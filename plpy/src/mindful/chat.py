@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from mindful import runtime
+from mindful import assistant, runtime
 from mindful.context import compose
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError
@@ -149,6 +149,8 @@ class Chat:
     def _store(self, reply: str) -> None:
         outcome = self.outcome()
         metadata = {key: outcome[key] for key in ("model", "confidence", "action", "memory_ids")}
+        if self.context.changes:
+            metadata["settings"] = assistant.apply(self._db, self.session_id, self.context.changes)
         metadata["shown_from"] = self.context.shown_from
         turns: list[dict[str, Any]] = [{"role": "assistant", "content": reply, "metadata": metadata}]
         if self._new_message is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mindful import runtime
+from mindful import assistant, runtime
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError, UndefinedObjectError
 from mindful.llm import SYSTEM_PROMPT, check_fits, sampling_of
@@ -46,7 +46,7 @@ class Part:
     reason: str = ""
 
 
-_HEADINGS = {"core": "Keep in mind:", "summary": "Earlier in this conversation:"}
+_HEADINGS = {"setting": None, "core": "Keep in mind:", "summary": "Earlier in this conversation:"}
 """Parts of the system message, which stays as it is from turn to turn, and what stands above them."""
 
 
@@ -60,6 +60,8 @@ class Context:
     """The turn that the window begins with."""
     reply_to: int | None = None
     """The stored message that waits for its answer."""
+    changes: Sequence[assistant.Change] = ()
+    """The settings that the message asks to be changed; the context is as if they were."""
 
     @property
     def memory_ids(self) -> list[int]:
@@ -83,7 +85,7 @@ class Context:
         yield from self._of("system")
         for part, heading in _HEADINGS.items():
             if lines := [line for content in self._of(part) for line in _lines(part, content)]:
-                yield "\n".join([heading, *lines])
+                yield "\n".join([*filter(None, [heading]), *lines])
 
     def _of(self, kind: str) -> list[str]:
         return [part.content for part in self.parts if part.part == kind]
@@ -163,7 +165,10 @@ class _Composer:
         last = self._part("message", "user", message, "to be answered")
         length = self._generator.context_length
         room = length - min(sampling.max_tokens, length // 2) - system.tokens - last.tokens
-        core = list(self._core(room // 4))
+        changes = assistant.wanted(self._db, self._session_id, message)
+        settings = list(self._settings(changes))
+        room -= _cost(settings)
+        core = self._core(room // 4)
         room -= _cost(core)
         layout = self._spec.options.get("layout", LAYOUT)
         around = self._generator.count(layout)
@@ -174,8 +179,8 @@ class _Composer:
             room -= around + _cost(recalled)
         summaries, window = self._told(turns, room)
         shown_from = _turn_of(window[0], turns) if window else None
-        parts = [system, *core, *summaries, *recalled, *window, last]
-        return Context(parts, layout, shown_from, reply_to)
+        parts = [system, *settings, *core, *summaries, *recalled, *window, last]
+        return Context(parts, layout, shown_from, reply_to, changes)
 
     def _system_prompt(self) -> Part:
         prompt: str | None = None
@@ -197,6 +202,12 @@ class _Composer:
         if prompt := self._spec.options.get("system_prompt"):
             return self._part("system", "system", str(prompt), "the model's option system_prompt")
         return self._part("system", "system", SYSTEM_PROMPT, "the default system prompt")
+
+    def _settings(self, changes: Sequence[assistant.Change]) -> Iterator[Part]:
+        asked = {change.key for change in changes}
+        for row in assistant.prompt(self._db, self._session_id, changes):
+            reason = f"setting {row['key']}" + (", as the message asks for" if row["key"] in asked else "")
+            yield self._part("setting", "system", row["line"], reason)
 
     def _core(self, room: int) -> list[Part]:
         rows = self._db.rows(

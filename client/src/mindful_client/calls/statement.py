@@ -58,6 +58,7 @@ class Stream:
 
 
 _TYPES: dict[str, LiteralString] = {
+    "change_id": "bigint",
     "content": "text",
     "contents": "text[]",
     "created_at": "timestamptz",
