@@ -7,6 +7,7 @@ grant insert, update, delete on model to mindful_admin;
 grant select, insert, update, delete on session, memory, memory_term, memory_count, memory_access, memory_link,
     memory_evidence, attachment to mindful_user;
 -- Records of what happened are added to and read, never changed.
+grant select, insert, update, delete on tool to mindful_user, mindful_admin;
 grant select, insert on generation, review to mindful_user;
 -- A row that the server has not sealed is refused, so its tenant may do with the cache what it likes.
 grant select, insert, delete on kv_state to mindful_user;
@@ -39,6 +40,10 @@ grant execute on function
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text),
     setting_undo(bigint),
+    tool_register(text, regprocedure, text, jsonb, boolean, text),
+    tool_unregister(text, text),
+    _tool_function(text),
+    _tool_insert(text, text, text, jsonb, boolean, text),
     _setting_check(text, jsonb, text)
 to mindful_admin;
 grant execute on function _tenant(), _reads_all(), mindful_status() to mindful_reader;

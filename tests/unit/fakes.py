@@ -45,6 +45,12 @@ class FakeDatabase:
         """No warning is expected."""
         raise AssertionError(f"{message}: {hint}")
 
+    def attempt(
+        self, sql: str, types: Sequence[str], arguments: Sequence[Any], undo: bool, timeout_ms: int
+    ) -> list[Row]:
+        """Run it as any statement."""
+        return self.rows(sql, types, arguments)
+
     def secret(self) -> bytes:
         """Any key will do."""
         return b"k" * 32

@@ -83,6 +83,7 @@ def database(
             "_session_turns": newest,
             "_session_shown_from": [{"turn": shown_from}],
             "memory_recall": memories,
+            "_tool_settings": [{"allowed": "off"}],
             "assistant_changes": [{"allowed": True}],
             "_assistant_prompt": settings,
             "_assistant_change": [{"id": 7}],

@@ -55,6 +55,8 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
         "insert into memory_link (source_id, target_id, relation) select min(id), max(id), 'about' from memory"
     )
     ana.execute("insert into memory_evidence (id, source_id, quote) select min(id), max(id), 'x' from memory")
+    ana.execute("create function shop.price(item text) returns integer language sql as 'select 7'")
+    ana.execute("select tool_register('price', 'shop.price(text)', 'Tells the price of an item.')")
     rows = rows_of(db)
     assert [table for table, found in rows.items() if not found] == []
 

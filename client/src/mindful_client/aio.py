@@ -83,6 +83,8 @@ class AsyncClient:
     setting_get = _method(calls.setting_get)
     setting_set = _method(calls.setting_set)
     setting_undo = _method(calls.setting_undo)
+    tool_register = _method(calls.tool_register)
+    tool_unregister = _method(calls.tool_unregister)
     model_default_set = _method(calls.model_default_set)
     model_unload = _method(calls.model_unload)
     mindful_status = _method(calls.mindful_status)

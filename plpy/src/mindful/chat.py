@@ -16,6 +16,7 @@ from mindful.llm import BLANK, Call, check_fits, sampling_of
 from mindful.ports import Database, Sampling
 from mindful.recap import keep_up
 from mindful.state import ConversationState
+from mindful.tool import Toolbox
 
 _SILENCE = "..."
 """The reply where the model has nothing but an end token to say: that is a turn too."""
@@ -88,7 +89,10 @@ class Chat:
     ) -> None:
         self._db = db
         self._spec, self._generator = runtime.generator(db, model)
-        self.context = compose(db, self._spec, self._generator, session_id, message, sampling, memories)
+        tools = Toolbox(db, self._spec, self._generator, session_id)
+        self.context = compose(
+            db, self._spec, self._generator, session_id, message, sampling, memories, tools
+        )
         self.session_id = session_id or str(uuid.uuid4())
         self._is_new = session_id is None
         self._new_message = message
@@ -152,7 +156,8 @@ class Chat:
         if self.context.changes:
             metadata["settings"] = assistant.apply(self._db, self.session_id, self.context.changes)
         metadata["shown_from"] = self.context.shown_from
-        turns: list[dict[str, Any]] = [{"role": "assistant", "content": reply, "metadata": metadata}]
+        turns: list[dict[str, Any]] = [call.turn() for call in self.context.calls]
+        turns.append({"role": "assistant", "content": reply, "metadata": metadata})
         if self._new_message is None:
             metadata["reply_to"] = self.context.reply_to
         else:
