@@ -245,15 +245,17 @@ create function llm_generate_many(
     seed integer default null,
     system_prompt text default null,
     stop text[] default '{}',
-    truncate boolean default false
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
 ) returns text[]
 language plpython3u volatile parallel unsafe security invoker cost 1000000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.batch import llm_generate_many
-return llm_generate_many(prompts, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+return llm_generate_many(prompts, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
 $python$;
-comment on function llm_generate_many(text[], text, integer, real, integer, text, text[], boolean) is
+comment on function llm_generate_many(text[], text, integer, real, integer, text, text[], boolean, jsonb, text) is
 'As llm_generate for many prompts, evaluated side by side, which makes more tokens a second than one call after the other; what the prompts begin with alike is evaluated once. The answers stand in the order of the prompts, NULL for NULL; a NULL array gives NULL. The n-th prompt is sampled with the seed plus n - 1. Answers can differ from those of single calls where two tokens are all but equally likely, as sums are rounded in another order. Nothing is returned before the last answer is complete. Errors as llm_generate; the message says which prompt it is about.';
 
 -- A cache: UNLOGGED, so a crash empties it and standbys never see it, and no part of a dump. Parts are only added while
@@ -446,7 +448,7 @@ revoke execute on function
     llm_classify_many(text[], text[], text, text, boolean),
     llm_if(text, text, text),
     llm_extract(text, jsonb, text, text, integer),
-    llm_generate_many(text[], text, integer, real, integer, text, text[], boolean),
+    llm_generate_many(text[], text, integer, real, integer, text, text[], boolean, jsonb, text),
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text),
     _setting_check(text, jsonb, text),
@@ -467,7 +469,7 @@ grant execute on function
     llm_classify_many(text[], text[], text, text, boolean),
     llm_if(text, text, text),
     llm_extract(text, jsonb, text, text, integer),
-    llm_generate_many(text[], text, integer, real, integer, text, text[], boolean),
+    llm_generate_many(text[], text, integer, real, integer, text, text[], boolean, jsonb, text),
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text),
     _setting_check(text, jsonb, text),
@@ -493,7 +495,7 @@ alter table memory
     add column valid_from timestamptz,
     add column valid_to timestamptz,
     add column superseded_by bigint,
-    add constraint memory_validity check (valid_from < valid_to),
+    add constraint memory_validity check (valid_from <= valid_to),
     add constraint memory_superseded_by foreign key (tenant, superseded_by) references memory (tenant, id)
         on delete set null (superseded_by);
 create index memory_superseded_by on memory (tenant, superseded_by) where superseded_by is not null;
@@ -526,14 +528,15 @@ create table memory_link (
     foreign key (tenant, target_id) references memory (tenant, id) on delete cascade,
     check (source_id <> target_id)
 );
-create index on memory_link (tenant, target_id);
+create index on memory_link (tenant, source_id, weight desc);
+create index on memory_link (tenant, target_id, weight desc);
 comment on table memory_link is 'What one memory has to do with another.';
 
 create table memory_evidence (
     tenant text not null default _tenant(),
     id bigint not null,
     source_id bigint not null,
-    quote text not null check (quote <> ''),
+    quote text not null check (quote <> '' and octet_length(quote) <= 2000),
     created_at timestamptz not null default now(),
     primary key (tenant, id, source_id, quote),
     foreign key (tenant, id) references memory (tenant, id) on delete cascade,
@@ -557,6 +560,1061 @@ begin
 end
 $do$;
 grant select, insert, update, delete on memory_access, memory_link, memory_evidence to mindful_user;
+
+-- engine
+drop function
+    llm_generate(text, text, integer, real, integer, text, text[], boolean),
+    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean),
+    llm_stream(text, text, integer, real, integer, text, text[], boolean);
+
+create function llm_generate(
+    prompt text,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    system_prompt text default null,
+    stop text[] default '{}',
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
+) returns text
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.llm import llm_generate
+return llm_generate(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+$python$;
+comment on function llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+'Answers a prompt with a generator (NULL: the default one). A NULL prompt gives NULL. At most max_tokens tokens are made; temperature 0 always takes the likeliest token; a seed makes a call give the same text again on the same machine, at the price of evaluating the whole prompt anew. Generation ends at any of the stop strings, which are not returned. A prompt longer than the model''s context is error 54000, or is cut at its end where truncate is true. With json_schema (see llm_extract) the answer is JSON that fits it, or error 54000 (not complete after max_tokens) or 22000; say in the prompt what is wanted, as the model does not read the schema. A grammar is GBNF, as llama.cpp has it, and begins with the rule root. Other errors: 22023 (bad argument, schema or grammar), 42704 (no such model), 57014 (cancelled).';
+
+create function llm_generate_detail(
+    prompt text,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    system_prompt text default null,
+    stop text[] default '{}',
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
+) returns generation_detail
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.llm import llm_generate_detail
+return llm_generate_detail(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+$python$;
+comment on function llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+'As llm_generate, with what the call cost and how sure the model was. Confidence is exp(mean log-probability of the tokens), in (0, 1], not calibrated. Signals: logprob_sum, logprob_mean, logprob_min, logprob_first (nats), entropy_mean, entropy_max (nats), margin_min (difference of the two best probabilities), tokens. finish_reason is stop or length. A NULL prompt gives NULLs.';
+
+create function llm_stream(
+    prompt text,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    system_prompt text default null,
+    stop text[] default '{}',
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
+) returns setof text
+language plpython3u volatile parallel unsafe security invoker cost 100000 rows 100
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.llm import llm_stream
+return llm_stream(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+$python$;
+comment on function llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+'As llm_generate, one row per piece of text as it is made, never half a character. The rows arrive one by one where the function stands in the select list and is read through a cursor (psql: \set FETCH_COUNT 1). An answer that does not fit json_schema is an error at its end. A NULL prompt gives no rows.';
+
+create function llm_if_many(contents text[], condition text, model text default null) returns boolean[]
+language plpython3u stable parallel restricted security invoker cost 1000000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.label import llm_if_many
+return llm_if_many(contents, condition, model)
+$python$;
+comment on function llm_if_many(text[], text, text) is
+'As llm_if for many texts in shared batches; the answers stand in the order of the texts, NULL for NULL. A NULL array or condition gives NULL. Errors as llm_if.';
+
+create function llm_extract_many(
+    contents text[],
+    json_schema jsonb,
+    instruction text default null,
+    model text default null,
+    max_tokens integer default 512
+) returns jsonb[]
+language plpython3u volatile parallel unsafe security invoker cost 1000000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.structure import llm_extract_many
+return llm_extract_many(contents, json_schema, instruction, model, max_tokens)
+$python$;
+comment on function llm_extract_many(text[], jsonb, text, text, integer) is
+'As llm_extract for many texts, evaluated side by side: the instruction and the schema are evaluated once, and the answers are made in shared batches. They stand in the order of the texts, NULL for NULL; a NULL array gives NULL. One that fails fails all; the message says which text it is about. Errors as llm_extract.';
+
+revoke execute on function
+    llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_if_many(text[], text, text),
+    llm_extract_many(text[], jsonb, text, text, integer)
+from public;
+grant execute on function
+    llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_if_many(text[], text, text),
+    llm_extract_many(text[], jsonb, text, text, integer)
+to mindful_user;
+
+alter table model add column base text references model, add constraint model_base check (base is null or kind = 'generator');
+create index model_base on model (base) where base is not null;
+comment on column model.base is 'The generator that this one, an adapter, changes; NULL for a model in its own right.';
+
+drop function _model_find(text, text);
+create function _model_find(kind text, name text)
+returns table (name text, kind text, provider text, source text, sha256 text, options jsonb, adapter text)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.name, m.kind, m.provider, coalesce(b.source, m.source), m.sha256, coalesce(b.options, '{}') || m.options,
+        case when b.name is not null then m.source end
+    from mindful.model m
+    left join mindful.model b on b.name = m.base
+    where m.kind = _model_find.kind
+        and (m.base is null or b.name is not null)
+        and (m.name = _model_find.name or _model_find.name is null and m.is_default);
+end;
+comment on function _model_find(text, text) is 'The named model, or the default one of its kind, if the caller may use it; of an adapter the base''s source, which the caller must be allowed to use too, and the options of both.';
+
+create function adapter_register(
+    name text,
+    base text,
+    source text,
+    scale real default 1,
+    options jsonb default '{}',
+    granted_to text[] default '{mindful_user}'
+) returns text
+language plpython3u volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.model import adapter_register
+return adapter_register(name, base, source, scale, options, granted_to)
+$python$;
+comment on function adapter_register(text, text, text, real, jsonb, text[]) is
+'Registers a LoRA adapter (a GGUF file) of a generator of llama_cpp as a generator of its own: name it as the model of a call, or make it the default with model_default_set; naming the base takes it back. The source is an absolute path on the server; the file is loaded once with its base, and its hash is kept, so that one that was changed is refused. Scale says how strongly it is applied: 1 as it was trained, 0 not at all. Options: system_prompt and layout, where they are to be other than the base''s. Whoever uses it must be allowed to use the base too. For administrators (mindful_admin). Errors: 22004, 22023 (bad argument, no possible base), 42704 (no such base), 42710 (name taken), 58P01 (no such file), XX001 (file damaged, or not made for this base).';
+
+revoke execute on function
+    _model_find(text, text),
+    adapter_register(text, text, text, real, jsonb, text[])
+from public;
+grant execute on function _model_find(text, text) to mindful_user, mindful_admin;
+grant execute on function adapter_register(text, text, text, real, jsonb, text[]) to mindful_admin;
+-- fact
+drop function memory_insert(text, text, jsonb, text, text);
+drop function memory_insert_many(jsonb);
+
+create function _memory_argument(name text, id bigint) returns bigint
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when id is null then mindful._raise('22004', name || ' is null', 'Give the id of a memory.')::text::bigint
+        when exists (select from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = _memory_argument.id)
+            then id
+        else mindful._raise('42704', pg_catalog.format('there is no memory %s (%s)', id, name),
+            'Your own memories are in mindful.memory.')::text::bigint
+    end;
+end;
+comment on function _memory_argument(text, bigint) is 'Returns the id of one of the tenant''s memories, or raises 22004 or 42704.';
+
+create function _share_argument(name text, value jsonb) returns real
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when pg_catalog.jsonb_typeof(value) = 'null' then null
+        when pg_catalog.jsonb_typeof(value) <> 'number' or not value::numeric between 0 and 1
+            then mindful._raise('22023', pg_catalog.format('%s is %s', name, value), 'It must be a number from 0 to 1.')::text::real
+        else value::real
+    end;
+end;
+comment on function _share_argument(text, jsonb) is 'Returns a number from 0 to 1, NULL for none, or raises 22023.';
+
+create function _level_argument(name text, level text) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when level is null or level = any (array['data', 'information', 'knowledge', 'wisdom']) then level
+        else mindful._raise('22023', pg_catalog.format('%s is %L', name, level),
+            'Levels are data, information, knowledge and wisdom.')::text
+    end;
+end;
+comment on function _level_argument(text, text) is 'Returns a level, NULL for none, or raises 22023.';
+
+create function _time_argument(name text, value text) returns timestamptz
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    return value::timestamptz;
+exception when invalid_datetime_format or datetime_field_overflow then
+    perform mindful._raise('22023', format('%s is %L', name, value), 'Give a time such as 2026-01-31 12:00+00.');
+end
+$$;
+comment on function _time_argument(text, text) is 'Returns a time, NULL for none, or raises 22023.';
+
+create function _valid_to_argument(name text, valid_from timestamptz, valid_to timestamptz) returns timestamptz
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when valid_from >= valid_to then mindful._raise('22023',
+            pg_catalog.format('%s is %s, not after valid_from, %s', name, valid_to, valid_from),
+            'What is true from one time until another ends after it begins.')::text::timestamptz
+        else valid_to
+    end;
+end;
+comment on function _valid_to_argument(text, timestamptz, timestamptz) is 'Returns the end of a validity, or raises 22023 if it is not after the beginning.';
+
+create function _squeeze(content text) returns text
+language sql immutable strict parallel safe security invoker
+begin atomic
+    select pg_catalog.btrim(pg_catalog.regexp_replace(content, '\s+', ' ', 'g'));
+end;
+comment on function _squeeze(text) is 'A text with every run of white space as one blank.';
+
+create function _quote_argument(name text, source_id bigint, quote text) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when a.id is null then null  -- which it never is: unasked for, an empty table's rows would not be looked up
+        when pg_catalog.octet_length(a.quote) > 2000
+            then mindful._raise('54000', pg_catalog.format('%s has %s bytes, more than 2000', name, pg_catalog.octet_length(a.quote)),
+                'Quote the words that say it, and no others.')::text
+        when pg_catalog.strpos(
+            (select mindful._squeeze(m.content) from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = a.id),
+            a.quote) > 0 then a.quote
+        else mindful._raise('22023', pg_catalog.format('%s does not stand in memory %s', name, source_id),
+            'Quote the words of the source as they are; only white space may differ.')::text
+    end
+    from (
+        select mindful._squeeze(mindful._text_argument(name, _quote_argument.quote)) as quote,
+            mindful._memory_argument('source_id of ' || name, source_id) as id
+    ) a;
+end;
+comment on function _quote_argument(text, bigint, text) is
+'Returns a quote that stands in the source''s text, with runs of white space as one blank, or raises 22004, 22023, 42704 (no such source of the tenant''s) or 54000.';
+
+create function _evidence(name text, evidence jsonb) returns table (source_id bigint, quote text)
+language sql stable parallel safe security invoker rows 3
+begin atomic
+    select s.source_id,
+        mindful._quote_argument(pg_catalog.format('quote %s of %s', e.number, name), s.source_id, e.element ->> 'quote')
+    from mindful._array_elements(name, coalesce(nullif(evidence, 'null'), '[]'), '{source_id,quote}') e,
+        lateral (
+            select case
+                when e.element ->> 'source_id' ~ '^[0-9]{1,18}$' then (e.element ->> 'source_id')::bigint
+                else mindful._raise('22023', pg_catalog.format('source_id of quote %s of %s is %s', e.number, name,
+                    coalesce(e.element ->> 'source_id', 'null')), 'Give the id of a memory.')::text::bigint
+            end as source_id
+        ) s;
+end;
+comment on function _evidence(text, jsonb) is
+'The source ids and quotes of an array of {source_id, quote}; raises 22004, 22023 or 42704, naming the quote.';
+
+create function memory_insert_many(memories jsonb) returns setof bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with element as materialized (
+        select e.element, e.number, 'of element ' || e.number as place,
+            mindful._time_argument('valid_from of element ' || e.number, e.element ->> 'valid_from') as valid_from,
+            mindful._time_argument('valid_to of element ' || e.number, e.element ->> 'valid_to') as valid_to
+        from mindful._array_elements('memories', memories,
+            '{content,kind,metadata,source,source_key,importance,confidence,level,valid_from,valid_to,evidence}') e
+    ),
+    inserted as (
+        insert into mindful.memory (kind, content, metadata, source, source_key, importance, confidence, level,
+            valid_from, valid_to)
+        select mindful._memory_kind(coalesce(e.element ->> 'kind', 'fact')),
+            mindful._text_argument('content ' || e.place, e.element ->> 'content'),
+            mindful._metadata(e.element -> 'metadata'),
+            e.element ->> 'source',
+            e.element ->> 'source_key',
+            coalesce(mindful._share_argument('importance ' || e.place, e.element -> 'importance'), 0.5),
+            mindful._share_argument('confidence ' || e.place, e.element -> 'confidence'),
+            coalesce(mindful._level_argument('level ' || e.place, e.element ->> 'level'), 'data'),
+            e.valid_from,
+            mindful._valid_to_argument('valid_to ' || e.place, e.valid_from, e.valid_to)
+        from element e
+        order by e.number
+        returning id
+    ),
+    -- Ids rise in the order of the elements.
+    numbered as (
+        select i.id, pg_catalog.row_number() over (order by i.id) as number from inserted i
+    ),
+    proved as (
+        insert into mindful.memory_evidence (id, source_id, quote)
+        select distinct n.id, v.source_id, v.quote
+        from numbered n
+        join element e on e.number = n.number,
+            mindful._evidence('evidence ' || e.place, e.element -> 'evidence') v
+    )
+    select n.id from numbered n order by n.id;
+end;
+comment on function memory_insert_many(jsonb) is
+'Remembers an array of objects with the fields of memory_insert, embedded in batches, and returns their ids in order. All or none: the error names the element. Errors as memory_insert.';
+
+create function memory_insert(
+    content text,
+    kind text default 'fact',
+    metadata jsonb default '{}',
+    source text default null,
+    source_key text default null,
+    importance real default null,
+    confidence real default null,
+    level text default null,
+    valid_from timestamptz default null,
+    valid_to timestamptz default null,
+    evidence jsonb default '[]'
+) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    select mindful.memory_insert_many(pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object(
+        'content', mindful._text_argument('content', content), 'kind', mindful._memory_kind(kind), 'metadata', metadata,
+        'source', source, 'source_key', source_key, 'importance', importance, 'confidence', confidence,
+        'level', level, 'valid_from', valid_from, 'valid_to', valid_to, 'evidence', evidence)));
+end;
+comment on function memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb) is
+'Remembers a text and returns its id. Kinds: fact, document, summary, reflection (messages come by message_insert). Importance (NULL: 0.5) and confidence are from 0 to 1; levels are data (NULL), information, knowledge, wisdom; it is true from valid_from until before valid_to, NULL being for ever. Evidence is an array of {"source_id", "quote"} as in memory_evidence_insert. It is indexed and, if there is a default embedder, embedded in the same transaction. Errors: 22004 (NULL), 22023 (empty text, unknown kind or level, out of range, a quote that its source does not hold), 42704 (no such source of yours), 54000 (over 262144 bytes), 23505 (source and source_key taken).';
+
+create function memory_evidence_insert(id bigint, source_id bigint, quote text) returns boolean
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with proved as (
+        insert into mindful.memory_evidence (id, source_id, quote)
+        select mindful._memory_argument('id', id),
+            case
+                when id = source_id
+                    then mindful._raise('22023', pg_catalog.format('memory %s is no evidence of itself', id),
+                        'Quote the memory that it was drawn from.')::text::bigint
+                else source_id
+            end,
+            mindful._quote_argument('quote', source_id, quote)
+        on conflict do nothing
+        returning 1
+    )
+    select exists (select from proved);
+end;
+comment on function memory_evidence_insert(bigint, bigint, text) is
+'Says what a memory rests on: words that stand in the text of another memory, the source; runs of white space count as one blank. Returns whether that is new. Errors: 22004, 22023 (the source does not hold the quote), 42704 (no such memory of yours).';
+
+create function _memory_updatable(id bigint) returns memory
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    found_memory mindful.memory;
+begin
+    select m.* into found_memory
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.id = mindful._memory_argument('id', _memory_updatable.id)
+    for no key update;
+    if not found then  -- deleted while this waited for its lock
+        perform mindful._memory_argument('id', id);
+    elsif found_memory.kind = 'message' then
+        perform mindful._raise('42809', format('memory %s is a message, which is never rewritten', id),
+            'What was said stays as it was said; insert a fact that has it as evidence.');
+    elsif found_memory.superseded_by is not null then
+        perform mindful._raise('55000', format('memory %s was superseded by memory %s', id, found_memory.superseded_by),
+            format('Update memory %s, or the last one of memory_history(%s).', found_memory.superseded_by, id));
+    elsif exists (
+        select from mindful.attachment a
+        where a.tenant = (select mindful._tenant()) and a.source = found_memory.source
+    ) then
+        perform mindful._raise('55000', format('memory %s is a row of %s', id, found_memory.source),
+            'Change the row: its memory follows.');
+    end if;
+    return found_memory;
+end
+$$;
+comment on function _memory_updatable(bigint) is 'Locks and returns a memory that can be superseded, or raises 22004, 42704, 42809 or 55000.';
+
+create function memory_update(
+    id bigint,
+    content text,
+    metadata jsonb default null,
+    importance real default null,
+    confidence real default null,
+    level text default null,
+    valid_from timestamptz default null,
+    valid_to timestamptz default null,
+    evidence jsonb default '[]'
+) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    summary bigint;
+begin
+    -- Whoever changes or forgets a turn from here on waits, and then finds the summary and deletes it.
+    perform from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.session_id = _recap_write.session_id
+        and m.turn between first and last
+    order by m.turn for share;
+    if hashes is distinct from (
+        select array_agg(t.content_hash order by t.turn) from mindful._recap_turns(session_id, first, last) t
+    ) then
+        return null;
+    end if;
+    insert into mindful.memory (kind, content, session_id, source, source_key, metadata)
+    values ('summary', _recap_write.content, _recap_write.session_id, mindful._recap_source(_recap_write.session_id),
+        format('turns %s to %s', first, last),
+        jsonb_build_object('from_turn', first, 'to_turn', last, 'method', method))
+    on conflict (tenant, source, source_key) do nothing
+    returning id into summary;
+    insert into mindful.memory_evidence (id, source_id, quote)
+    select summary, e.source_id, e.quote
+    from rows from (unnest(ids), unnest(quotes)) e (source_id, quote)
+    where summary is not null
+    on conflict do nothing;
+    return summary;
+end
+$$;
+comment on function _recap_write(uuid, integer, integer, text, text, bigint[], text[], text[]) is
+'Stores a summary of turns, with a quote of each, and returns its id; NULL if the turns have changed since they were read, or another has stored one.';
+
+create function _recap_delete(tenant text, session_id uuid, turns integer[]) returns void
+language sql volatile parallel unsafe security invoker
+begin atomic
+    delete from mindful.memory m
+    where m.tenant = _recap_delete.tenant and m.session_id = _recap_delete.session_id
+        and m.turn is null and m.kind = 'summary'
+        and exists (
+            select from pg_catalog.unnest(turns) t (turn)
+            where pg_catalog.to_jsonb(t.turn) between m.metadata -> 'from_turn' and m.metadata -> 'to_turn'
+        );
+end;
+comment on function _recap_delete(text, uuid, integer[]) is 'Deletes a session''s summaries of some turns.';
+
+create function _recap_forget() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if tg_op = 'DELETE' then
+        perform mindful._recap_delete(o.tenant, o.session_id, array_agg(o.turn))
+        from old_rows o where o.turn > 0 group by o.tenant, o.session_id;
+    else
+        perform mindful._recap_delete(o.tenant, o.session_id, array_agg(o.turn))
+        from old_rows o
+        join new_rows n on n.tenant = o.tenant and n.id = o.id and n.content <> o.content
+        where o.turn > 0 group by o.tenant, o.session_id;
+    end if;
+    return null;
+end
+$$;
+comment on function _recap_forget() is 'Deletes the summaries of turns that were changed or deleted; they are made again from what is left.';
+create trigger recap_updated after update on memory referencing old table as old_rows new table as new_rows
+    for each statement execute function _recap_forget();
+create trigger recap_deleted after delete on memory referencing old table as old_rows
+    for each statement execute function _recap_forget();
+
+create function _recap_shown(session_id uuid, turn integer)
+returns table (id bigint, content text, first text, last text)
+language sql stable parallel safe security invoker rows 10
+begin atomic
+    select m.id, m.content, m.metadata ->> 'from_turn', m.metadata ->> 'to_turn'
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.session_id = _recap_shown.session_id
+        and m.turn is null and m.kind = 'summary' and m.metadata -> 'from_turn' < pg_catalog.to_jsonb(_recap_shown.turn)
+    order by m.metadata -> 'from_turn' desc
+    limit 10;
+end;
+comment on function _recap_shown(uuid, integer) is 'The summaries of a session that cover turns before one, newest first.';
+
+create function session_summarize(session_id uuid, method text default null) returns integer
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.recap import session_summarize
+return session_summarize(session_id, method)
+$python$;
+comment on function session_summarize(uuid, text) is
+'Summarizes what a session''s summaries do not cover yet, each ten turns by a memory of kind summary, and returns how many it made. It points at its turns by memory_evidence, is deleted when one of them is changed or deleted, and is made again by the next call, or after the next reply. Method (NULL: the setting session_summary): extract takes the sentences that tell most, in 100 tokens; model has the default generator write it, and where that names or numbers what the turns do not, takes the sentences after all; off makes none. Errors: 22004, 22023 (no such method), 42704 (no such session of yours), 55000 (no default generator), 57014 (cancelled).';
+
+insert into setting_definition (key, type, high, scopes, initial, description, choices, prompt) values
+    ('assistant_tone', 'text', null, '{global,user,session}', 'null', 'The tone of answers.',
+        '{formal,informal,friendly,neutral}', 'Answer in a %s tone.'),
+    ('answer_length', 'text', null, '{global,user,session}', 'null', 'How long answers are.',
+        '{short,long}', 'Give %s answers.'),
+    ('answer_language', 'text', null, '{global,user,session}', 'null', 'The language of answers.',
+        '{Arabic,Chinese,Czech,Danish,Dutch,English,Finnish,French,German,Greek,Hebrew,Hindi,Hungarian,Indonesian,Italian,Japanese,Korean,Norwegian,Persian,Polish,Portuguese,Romanian,Russian,Spanish,Swedish,Thai,Turkish,Ukrainian,Vietnamese}',
+        'Answer in %s.'),
+    ('user_name', 'text', 60, '{user,session}', 'null', 'What the user wants to be called.', null, 'The user is called %s.');
+insert into setting_definition (key, type, scopes, initial, description) values
+    ('assistant_changes', 'boolean', '{global,user,session}', 'true',
+        'Whether the assistant may change, when a message asks for it, the settings that have a prompt.');
+
+create function _assistant_prompt(session_id uuid, changes jsonb default '{}')
+returns table (key text, line text)
+language sql stable parallel safe security invoker rows 4
+begin atomic
+    select d.key,
+        pg_catalog.format(d.prompt, case when d.choices is null then v.value::text else v.value #>> '{}' end)
+    from mindful.setting_definition d
+    cross join lateral (
+        select coalesce(changes -> d.key, mindful.setting_get(d.key, _assistant_prompt.session_id)) as value
+    ) v
+    where d.prompt is not null and v.value <> 'null'
+    order by d.key;
+end;
+comment on function _assistant_prompt(uuid, jsonb) is
+'What the system prompt says of the settings in force that the model is told of, changes first that are about to be made; a free text as a JSON string.';
+
+create function _assistant_change(key text, value jsonb, scope text, session_id uuid, reason text) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.setting (scope, session_id, key, value, reason, changed_by)
+    select _assistant_change.scope, case when _assistant_change.scope = 'session' then _assistant_change.session_id end,
+        d.key, mindful._setting_check(d.key, _assistant_change.value, _assistant_change.scope),
+        _assistant_change.reason, 'assistant for ' || current_user
+    from mindful.setting_definition d
+    where d.key = _assistant_change.key and d.prompt is not null
+        and _assistant_change.scope = any (array['user', 'session'])
+    returning id;
+end;
+comment on function _assistant_change(text, jsonb, text, uuid, text) is
+'Changes a setting as the user has asked the assistant to, for the reason of these words; nothing but settings that have a prompt.';
+
+create function setting_undo(change_id bigint) returns jsonb
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    undone mindful.setting;
+    newer bigint;
+begin
+    select s.* into undone from mindful.setting s
+    where s.tenant = any (array['', (select mindful._tenant())]) and s.id = change_id;
+    if not found then
+        perform mindful._raise('42704', format('there is no change %s of a setting', coalesce(change_id::text, 'null')),
+            'Changes are listed in mindful.setting.');
+    end if;
+    select max(s.id) into newer from mindful.setting s
+    where s.tenant = undone.tenant and s.key = undone.key and s.scope = undone.scope
+        and s.session_id is not distinct from undone.session_id;
+    if newer > undone.id then
+        perform mindful._raise('55000', format('setting %s was changed again by change %s', undone.key, newer),
+            format('Undo that first, or set it with setting_set(%L, ...).', undone.key));
+    end if;
+    return mindful.setting_set(
+        undone.key,
+        coalesce(
+            (
+                select s.value from mindful.setting s
+                where s.tenant = undone.tenant and s.key = undone.key and s.scope = undone.scope
+                    and s.session_id is not distinct from undone.session_id and s.id < undone.id
+                order by s.id desc limit 1
+            ),
+            'null'
+        ),
+        undone.scope, undone.session_id, format('undo of change %s', undone.id)
+    );
+end
+$$;
+comment on function setting_undo(bigint) is
+'Sets a setting back to what it was in its scope before the change with this id, and returns the value now in force; that is a change too, and can be undone. Errors: 42704 (no such change of yours), 55000 (changed again since), 42501 (global is for mindful_admin).';
+
+insert into setting_definition (key, type, low, high, scopes, initial, description, choices) values
+    ('tools', 'text', null, null, '{user,session}', '"off"',
+        'Which registered functions a chat may call: none (off), those that only read (read), all (write).', '{off,read,write}'),
+    ('tool_calls', 'integer', 1, 8, '{global,user,session}', '1', 'How many functions are called for a message at most.', null),
+    ('tool_timeout_ms', 'integer', 10, 600000, '{global,user,session}', '5000', 'How long one call may take.', null),
+    ('tool_result_tokens', 'integer', 16, 100000, '{global,user,session}', '256',
+        'How much of a function''s result is shown and kept.', null),
+    ('tool_threshold', 'number', -1, 1, '{global,user,session}', '0.3',
+        'Cosine similarity of a message and a function''s description from which on it is called.', null);
+
+create table tool (
+    tenant text not null default _tenant(),
+    name text not null check (name ~ '^[a-z][a-z0-9_]{0,62}$'),
+    function text not null,
+    description text not null check (btrim(description) <> '' and length(description) <= 1000),
+    json_schema jsonb not null check (jsonb_typeof(json_schema) = 'object'),
+    read_only boolean not null default true,
+    registered_by text not null default current_user,
+    created_at timestamptz not null default now(),
+    primary key (tenant, name)
+);
+comment on table tool is 'Functions that a chat may call for its user, where the setting tools allows it.';
+comment on column tool.tenant is 'Whose it is; empty for those that administrators have registered for all.';
+comment on column tool.function is 'The function''s name and argument types; a text, so that upgrades and restores do not depend on it.';
+comment on column tool.read_only is 'Whether it is called in a transaction that cannot write, and undone.';
+alter table tool enable row level security;
+alter table tool force row level security;
+create policy own on tool using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy read_global on tool for select using (tenant = '');
+create policy write_global on tool to mindful_admin using (tenant = '') with check (tenant = '');
+select pg_catalog.pg_extension_config_dump('mindful.tool', '');
+
+create function _tool_function(function text)
+returns table (
+    relation text, arguments jsonb, returns_set boolean, executable boolean, definer boolean, trusted boolean, kind text
+)
+language sql stable parallel safe security invoker rows 1
+begin atomic
+    select pg_catalog.format('%I.%I', n.nspname, p.proname),
+        (
+            select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
+                'name', a.name, 'type', pg_catalog.format_type(a.type, null), 'pseudo', t.typtype = 'p',
+                'required', a.position <= p.pronargs - p.pronargdefaults
+            ) order by a.position), '[]')
+            from (
+                select p.proargnames[u.at] as name, u.type,
+                    pg_catalog.row_number() over (order by u.at) as position
+                from pg_catalog.unnest(coalesce(p.proallargtypes, p.proargtypes::oid[])) with ordinality u (type, at)
+                where coalesce(p.proargmodes[u.at], 'i') in ('i', 'b', 'v')
+            ) a
+            join pg_catalog.pg_type t on t.oid = a.type
+        ),
+        p.proretset,
+        pg_catalog.has_function_privilege(p.oid, 'execute')
+            and pg_catalog.has_schema_privilege(n.oid, 'usage'),
+        p.prosecdef,
+        p.proowner = me.oid or owner.rolsuper or not me.rolsuper and p.proowner = (
+            select d.datdba from pg_catalog.pg_database d where d.datname = pg_catalog.current_database()
+        ),
+        case when p.prokind <> 'f' then 'kind' when p.provariadic <> 0 then 'variadic'
+            when p.prorettype = any ('{trigger,event_trigger,internal}'::regtype[]) then 'result' end
+    from pg_catalog.pg_proc p
+    join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+    join pg_catalog.pg_roles owner on owner.oid = p.proowner
+    join pg_catalog.pg_roles me on me.rolname = current_user
+    where p.oid = pg_catalog.to_regprocedure(function);
+end;
+comment on function _tool_function(text) is
+'A function as the caller may use it as a tool: executable with the caller''s rights, definer if it runs with others'', trusted if it belongs to the caller, a superuser or, unless the caller is one, the database''s owner; kind says why it can be no tool at all.';
+
+create function _tool_insert(
+    name text, function text, description text, json_schema jsonb, read_only boolean, scope text
+) returns text
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.tool (tenant, name, function, description, json_schema, read_only)
+    select case scope when 'global' then '' else mindful._tenant() end, name, function, description, json_schema, read_only
+    on conflict (tenant, name) do update
+    set function = excluded.function, description = excluded.description, json_schema = excluded.json_schema,
+        read_only = excluded.read_only, registered_by = current_user, created_at = pg_catalog.now()
+    returning name;
+end;
+comment on function _tool_insert(text, text, text, jsonb, boolean, text) is 'Enters a tool, or replaces it.';
+
+create function tool_register(
+    name text,
+    function regprocedure,
+    description text,
+    json_schema jsonb default null,
+    read_only boolean default true,
+    scope text default 'user'
+) returns text
+language plpython3u volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.tool import tool_register
+return tool_register(name, function, description, json_schema, read_only, scope)
+$python$;
+comment on function tool_register(text, regprocedure, text, jsonb, boolean, text) is
+'Lets chats call a function where the setting tools allows it, and returns its name; one of the same name is replaced. The description says in a sentence what it does: a message like it leads to a call. The JSON schema of its arguments, an object whose properties are named as they are, is made of their types where none is given; the generator is held to it. A function is called with the rights of the chat''s user, who needs EXECUTE, and with search_path pg_catalog, mindful, pg_temp; it must belong to that user, a superuser or the database''s owner, and not be SECURITY DEFINER. With read_only it runs in a subtransaction that cannot write and is undone. Scope user registers it for the caller, global for all (administrators). Errors: 22004, 22023 (bad name, description, schema or scope), 42809 (not a function that can be a tool), 42501 (not executable or not trusted; global is for mindful_admin).';
+
+create function tool_unregister(name text, scope text default 'user') returns boolean
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with deleted as (
+        delete from mindful.tool t
+        where t.tenant = case scope when 'global' then '' else mindful._tenant() end and t.name = tool_unregister.name
+        returning 1
+    )
+    select exists (select from deleted);
+end;
+comment on function tool_unregister(text, text) is 'Takes a tool back, and tells whether there was one.';
+
+create function _tool_settings(session_id uuid)
+returns table (allowed text, calls integer, timeout_ms integer, result_tokens integer, threshold double precision)
+language sql stable parallel safe security invoker rows 1
+begin atomic
+    select mindful.setting_get('tools', session_id) #>> '{}',
+        mindful.setting_get('tool_calls', session_id)::integer,
+        mindful.setting_get('tool_timeout_ms', session_id)::integer,
+        mindful.setting_get('tool_result_tokens', session_id)::integer,
+        mindful.setting_get('tool_threshold', session_id)::double precision;
+end;
+comment on function _tool_settings(uuid) is 'The settings in force that say whether and how tools are called.';
+
+create function _tool_available(writing boolean)
+returns table (
+    name text, description text, json_schema jsonb, read_only boolean, relation text, arguments jsonb, returns_set boolean
+)
+language sql stable parallel safe security invoker
+begin atomic
+    select t.name, t.description, t.json_schema, t.read_only, f.relation, f.arguments, f.returns_set
+    from (
+        select distinct on (o.name) o.* from mindful.tool o
+        where o.tenant = any (array['', (select mindful._tenant())])
+        order by o.name, o.tenant desc
+    ) t
+    cross join lateral mindful._tool_function(t.function) f
+    where (t.read_only or writing) and f.executable and f.trusted and not f.definer and f.kind is null
+    order by t.name;
+end;
+comment on function _tool_available(boolean) is
+'The tools that the caller may use now, with what is needed to call them; one''s own goes before one of all of the same name.';
+
+create function _tool_run(statement text, arguments jsonb, read_only boolean) returns jsonb
+    old mindful.memory := mindful._memory_updatable(memory_update.id);
+    since timestamptz := coalesce(memory_update.valid_from, now());
+    until timestamptz := coalesce(memory_update.valid_to, case when old.valid_to > since then old.valid_to end);
+    new_id bigint;
+begin
+    -- A key stands for what is true of its source now: the new version takes it over.
+    if old.source_key is not null then
+        update mindful.memory m set source_key = null where m.tenant = old.tenant and m.id = old.id;
+    end if;
+    insert into mindful.memory (kind, content, metadata, session_id, source, source_key, importance, confidence, level,
+        valid_from, valid_to)
+    values (
+        old.kind,
+        mindful._text_argument('content', memory_update.content),
+        case when memory_update.metadata is null then old.metadata else mindful._metadata(memory_update.metadata) end,
+        old.session_id, old.source, old.source_key,
+        coalesce(mindful._share_argument('importance', to_jsonb(memory_update.importance)), old.importance),
+        mindful._share_argument('confidence', to_jsonb(memory_update.confidence)),
+        coalesce(mindful._level_argument('level', memory_update.level), old.level),
+        since,
+        mindful._valid_to_argument('valid_to', since, until)
+    )
+    returning id into new_id;
+    update mindful.memory m
+    set superseded_by = new_id, valid_to = greatest(old.valid_from, least(old.valid_to, since))
+    where m.tenant = old.tenant and m.id = old.id;
+    insert into mindful.memory_evidence (id, source_id, quote)
+    select distinct new_id, v.source_id, v.quote from mindful._evidence('evidence', memory_update.evidence) v;
+    insert into mindful.memory_link (source_id, target_id, relation, weight)
+    select new_id, l.target_id, l.relation, l.weight from mindful.memory_link l
+    where l.tenant = old.tenant and l.source_id = old.id
+    union all
+    select l.source_id, new_id, l.relation, l.weight from mindful.memory_link l
+    where l.tenant = old.tenant and l.target_id = old.id;
+    return new_id;
+end
+$$;
+comment on function memory_update(bigint, text, jsonb, real, real, text, timestamptz, timestamptz, jsonb) is
+'Supersedes a memory by a new text, and returns the new memory''s id; the old one is kept as it was, true until before valid_from (NULL: now) and pointing at the new one. The new one has its kind, session, source, source_key (which the old one gives up) and links, and, where they are NULL here, its metadata, importance, level and the end of its validity if that is still ahead. Confidence and evidence are of a text, so they are not carried over. A valid_from of -infinity says that the old one was never true. Of two updates of a memory at once one wins, the other fails with 55000. Errors: 22004, 22023, 42704 (no such memory of yours), 42809 (a message, which is never rewritten), 55000 (superseded already; a row of an attached table), 54000.';
+
+create type memory_version as (
+    id bigint,
+    content text,
+    importance real,
+    confidence real,
+    level text,
+    valid_from timestamptz,
+    valid_to timestamptz,
+    superseded_by bigint,
+    created_at timestamptz
+);
+comment on type memory_version is 'What a memory said, and when that was true.';
+
+create function memory_history(id bigint) returns setof memory_version
+language sql stable parallel safe security invoker
+begin atomic
+    with recursive version as (
+        select mindful._memory_argument('id', memory_history.id) as id
+        union
+        select n.id
+        from version v
+        cross join lateral (
+            select m.superseded_by as id
+            from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.id = v.id and m.superseded_by is not null
+            union all
+            select m.id
+            from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.superseded_by = v.id
+        ) n
+    )
+    select m.id, m.content, m.importance, m.confidence, m.level, m.valid_from, m.valid_to, m.superseded_by, m.created_at
+    from version v
+    join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = v.id
+    order by m.id;
+end;
+comment on function memory_history(bigint) is
+'All versions of a memory, whichever of them is named, oldest first; the one that no other superseded is the last. Errors: 22004, 42704 (no such memory of yours).';
+
+-- link
+create function memory_link_insert(source_id bigint, target_id bigint, relation text, weight real default 1) returns boolean
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    is_new boolean;
+begin
+    if memory_link_insert.source_id = memory_link_insert.target_id then
+        perform mindful._raise('22023', format('memory %s is linked to itself', memory_link_insert.source_id),
+            'Link two memories.');
+    elsif memory_link_insert.relation is null or memory_link_insert.relation !~ '^[a-z][a-z0-9_]{0,62}$' then
+        perform mindful._raise('22023', format('relation is %s', coalesce(quote_literal(memory_link_insert.relation), 'null')),
+            'Name it in lower case, such as works_for.');
+    end if;
+    insert into mindful.memory_link as l (source_id, target_id, relation, weight)
+    values (
+        mindful._memory_argument('source_id', memory_link_insert.source_id),
+        mindful._memory_argument('target_id', memory_link_insert.target_id),
+        memory_link_insert.relation,
+        coalesce(mindful._share_argument('weight', to_jsonb(memory_link_insert.weight)), 1)
+    )
+    on conflict (tenant, source_id, target_id, relation) do update set weight = excluded.weight
+    returning l.xmax = 0 into is_new;
+    return is_new;
+end
+$$;
+comment on function memory_link_insert(bigint, bigint, text, real) is
+'Says what one memory has to do with another, from source to target, and returns whether that is new; a link that is there already is given the weight, from 0 to 1 (NULL: 1). Errors: 22004, 22023 (relation, weight, a link to itself), 42704 (no such memory of yours).';
+
+create function memory_link_delete(source_id bigint, target_id bigint, relation text default null) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    result jsonb;
+begin
+    if read_only then
+        -- In force until the subtransaction ends that this statement is in; nothing within can lift it.
+        perform set_config('transaction_read_only', 'on', true);
+    end if;
+    execute statement into result using arguments;
+    return result;
+end
+$$;
+comment on function _tool_run(text, jsonb, boolean) is 'Runs the statement of a tool''s call, and lets it write nothing with read_only.';
+revoke execute on function
+    _core_memory(),
+    _memory_shown(bigint[]),
+    session_context(uuid, text, text, integer, integer),
+    _recap_source(uuid),
+    _recap_turns(uuid, integer, integer),
+    _recap_missing(uuid, integer, integer),
+    _recap_write(uuid, integer, integer, text, text, bigint[], text[], text[]),
+    _recap_delete(text, uuid, integer[]),
+    _recap_forget(),
+    _recap_shown(uuid, integer),
+    session_summarize(uuid, text),
+    _assistant_prompt(uuid, jsonb),
+    _assistant_change(text, jsonb, text, uuid, text),
+    setting_undo(bigint),
+    _tool_function(text),
+    _tool_insert(text, text, text, jsonb, boolean, text),
+    tool_register(text, regprocedure, text, jsonb, boolean, text),
+    tool_unregister(text, text),
+    _tool_settings(uuid),
+    _tool_available(boolean),
+    _tool_run(text, jsonb, boolean)
+from public;
+grant execute on function
+    _core_memory(),
+    _memory_shown(bigint[]),
+    session_context(uuid, text, text, integer, integer),
+    _recap_source(uuid),
+    _recap_turns(uuid, integer, integer),
+    _recap_missing(uuid, integer, integer),
+    _recap_write(uuid, integer, integer, text, text, bigint[], text[], text[]),
+    _recap_delete(text, uuid, integer[]),
+    _recap_forget(),
+    _recap_shown(uuid, integer),
+    session_summarize(uuid, text),
+    _assistant_prompt(uuid, jsonb),
+    _assistant_change(text, jsonb, text, uuid, text),
+    setting_undo(bigint),
+    _tool_function(text),
+    _tool_insert(text, text, text, jsonb, boolean, text),
+    tool_register(text, regprocedure, text, jsonb, boolean, text),
+    tool_unregister(text, text),
+    _tool_settings(uuid),
+    _tool_available(boolean),
+    _tool_run(text, jsonb, boolean)
+to mindful_user;
+grant execute on function
+    setting_undo(bigint),
+    tool_register(text, regprocedure, text, jsonb, boolean, text),
+    tool_unregister(text, text),
+    _tool_function(text),
+    _tool_insert(text, text, text, jsonb, boolean, text)
+to mindful_admin;
+grant select, insert, update, delete on tool to mindful_user, mindful_admin;
+    deleted bigint;
+begin
+    source_id := mindful._memory_argument('source_id', source_id);
+    target_id := mindful._memory_argument('target_id', target_id);
+    delete from mindful.memory_link l
+    where l.tenant = (select mindful._tenant())
+        and l.source_id = memory_link_delete.source_id and l.target_id = memory_link_delete.target_id
+        and (memory_link_delete.relation is null or l.relation = memory_link_delete.relation);
+    get diagnostics deleted = row_count;
+    return deleted;
+end
+$$;
+comment on function memory_link_delete(bigint, bigint, text) is
+'Deletes the link of a relation, or all (NULL), from one memory to another, and returns how many there were. Errors: 22004, 42704 (no such memory of yours).';
+
+create type memory_neighbor as (
+    id bigint,
+    content text,
+    kind text,
+    relation text,
+    weight real,
+    depth integer,
+    path bigint[]
+);
+comment on type memory_neighbor is 'A memory, and the links that lead to it.';
+
+create function _direction_argument(direction text) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when direction = any (array['both', 'out', 'in']) then direction
+        else mindful._raise('22023', pg_catalog.format('direction is %s', coalesce(pg_catalog.quote_literal(direction), 'null')),
+            'Directions are out (from source to target), in and both.')::text
+    end;
+end;
+comment on function _direction_argument(text) is 'Returns a direction, or raises 22023.';
+
+create function _memory_is_true(id bigint, as_of timestamptz) returns boolean
+language sql stable parallel safe security invoker
+begin atomic
+    select exists (
+        select from mindful.memory m
+        where m.tenant = (select mindful._tenant()) and m.id = _memory_is_true.id
+            and (as_of is null
+                or (m.valid_from is null or m.valid_from <= as_of) and (m.valid_to is null or m.valid_to > as_of))
+    );
+end;
+comment on function _memory_is_true(bigint, timestamptz) is 'Whether the tenant has a memory, and it is true at a time (NULL: at any).';
+
+create function memory_neighbors(
+    id bigint,
+    depth integer default 1,
+    relations text[] default null,
+    direction text default 'both',
+    k integer default 50,
+    fanout integer default 20,
+    as_of timestamptz default now()
+) returns setof memory_neighbor
+language sql stable parallel safe security invoker rows 50
+begin atomic
+    with recursive argument as (
+        select mindful._memory_argument('id', id) as id,
+            mindful._integer_argument('depth', depth, 1, 5) as depth,
+            mindful._direction_argument(direction) as direction,
+            mindful._integer_argument('k', k, 1, 1000) as k,
+            mindful._integer_argument('fanout', fanout, 1, 1000) as fanout
+    ),
+    step as (
+        select a.id, null::text as relation, 1::double precision as weight, 0 as depth, array[a.id] as path
+        from argument a
+        union all
+        select n.id, n.relation, s.weight * n.weight, s.depth + 1, s.path || n.id
+        from step s
+        cross join argument a
+        cross join lateral (
+            (
+                select o.target_id as id, o.relation, o.weight
+                from mindful.memory_link o
+                where o.tenant = (select mindful._tenant()) and o.source_id = s.id and a.direction <> 'in'
+                    and (relations is null or o.relation = any (relations))
+                    and o.target_id <> all (s.path)
+                    and mindful._memory_is_true(o.target_id, as_of)
+                order by o.weight desc
+                limit a.fanout
+            )
+            union all
+            (
+                select i.source_id, i.relation, i.weight
+                from mindful.memory_link i
+                where i.tenant = (select mindful._tenant()) and i.target_id = s.id and a.direction <> 'out'
+                    and (relations is null or i.relation = any (relations))
+                    and i.source_id <> all (s.path)
+                    and mindful._memory_is_true(i.source_id, as_of)
+                order by i.weight desc
+                limit a.fanout
+            )
+            order by weight desc
+            limit a.fanout
+        ) n
+        where s.depth < a.depth
+    ),
+    -- Rows come level by level, so what is cut is farthest.
+    walked as (
+        select s.id, s.relation, s.weight, s.depth, s.path from step s limit 10000
+    ),
+    best as (
+        select distinct on (w.id) w.id, w.relation, w.weight, w.depth, w.path
+        from walked w
+        where w.depth > 0
+        order by w.id, w.depth, w.weight desc, w.path
+    )
+    select m.id, m.content, m.kind, b.relation, b.weight::real, b.depth, b.path
+    from best b
+    join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = b.id
+    order by b.depth, b.weight desc, m.id
+    limit (select a.k from argument a);
+end;
+comment on function memory_neighbors(bigint, integer, text[], text, integer, integer, timestamptz) is
+'The memories that links lead to from one, up to 5 links away, nearest first and at most k: each once, by its shortest path and of those the strongest, with that path, its last relation and the product of its weights. From each memory the fanout strongest links are followed, of some relations (NULL: all), in the direction of the links (out), against it (in) or both, through memories that are true at a time (NULL: at any); at most 10,000 paths in all. Errors: 22004, 22023, 42704 (no such memory of yours).';
+
+revoke execute on function
+    _memory_argument(text, bigint),
+    _share_argument(text, jsonb),
+    _level_argument(text, text),
+    _time_argument(text, text),
+    _valid_to_argument(text, timestamptz, timestamptz),
+    _squeeze(text),
+    _quote_argument(text, bigint, text),
+    _evidence(text, jsonb),
+    memory_insert_many(jsonb),
+    memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb),
+    memory_evidence_insert(bigint, bigint, text),
+    _memory_updatable(bigint),
+    memory_update(bigint, text, jsonb, real, real, text, timestamptz, timestamptz, jsonb),
+    memory_history(bigint),
+    memory_link_insert(bigint, bigint, text, real),
+    memory_link_delete(bigint, bigint, text),
+    _direction_argument(text),
+    _memory_is_true(bigint, timestamptz),
+    memory_neighbors(bigint, integer, text[], text, integer, integer, timestamptz)
+from public;
+grant execute on function
+    _memory_argument(text, bigint),
+    _share_argument(text, jsonb),
+    _level_argument(text, text),
+    _time_argument(text, text),
+    _valid_to_argument(text, timestamptz, timestamptz),
+    _squeeze(text),
+    _quote_argument(text, bigint, text),
+    _evidence(text, jsonb),
+    memory_insert_many(jsonb),
+    memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb),
+    memory_evidence_insert(bigint, bigint, text),
+    _memory_updatable(bigint),
+    memory_update(bigint, text, jsonb, real, real, text, timestamptz, timestamptz, jsonb),
+    memory_history(bigint),
+    memory_link_insert(bigint, bigint, text, real),
+    memory_link_delete(bigint, bigint, text),
+    _direction_argument(text),
+    _memory_is_true(bigint, timestamptz),
+    memory_neighbors(bigint, integer, text[], text, integer, integer, timestamptz)
+to mindful_user;
 
 -- talk: conversations
 alter table setting_definition add column choices text[], add column prompt text;

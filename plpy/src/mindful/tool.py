@@ -24,7 +24,7 @@ from mindful.errors import (
 from mindful.grammar import gbnf
 from mindful.llm import Call, check_fits, embed_texts
 from mindful.ports import Database, Generator, Message, ModelSpec, Row, Sampling, Vector
-from mindful.structure import Schema
+from mindful.schema import Schema
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _ROWS = 20
