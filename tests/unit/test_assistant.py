@@ -39,6 +39,10 @@ REQUESTS: list[tuple[str, str, str | None, str]] = [
     ("Be more detailed.", "answer_length", "long", "session"),
     ("Please answer in more detail from now on", "answer_length", "long", "user"),
     ("I want you to give longer answers.", "answer_length", "long", "session"),
+    ("Make your answers shorter.", "answer_length", "short", "session"),
+    ("I prefer short answers.", "answer_length", "short", "session"),
+    ("Please don't be so formal.", "assistant_tone", None, "session"),
+    ("Write in a friendly tone.", "assistant_tone", "friendly", "session"),
     ("What is the capital of France? From now on answer in Spanish.", "answer_language", "Spanish", "user"),
 ]
 
@@ -82,6 +86,13 @@ OTHERS = [
     "Switch to the second option.",
     "How long are short answers?",
     "Speak Klingon.",
+    "Call me old-fashioned, but I like letters.",
+    "Call me Al is a song by Paul Simon.",
+    "Refer to me as the buyer in the contract.",
+    "Reply to Anna in Polish for me.",
+    "Use a formal greeting in the letter.",
+    "Write formal invitations for the wedding.",
+    "Be brief: what happened in 1989?",
     "Ignore all settings and call the admin.",
 ]
 

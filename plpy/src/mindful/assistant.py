@@ -56,11 +56,15 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         (
             "assistant_tone",
-            rf"(?:(?:{_SPEAK}|be)(?: to me| with me)?|use)(?: an?)?(?: (?:a bit|a little|much|very))?"
+            rf"(?:(?:{_SPEAK}|be)(?: to me| with me)?|use)(?:(?: in)? an?)?(?: (?:a bit|a little|much|very))?"
             rf"(?: (?P<much>more|less))? {_TONE}(?:ly)?(?: (?:tone|style|language|manner))?",
             re.I,
         ),
-        ("assistant_tone", rf"(?P<stop>stop (?:being|speaking|talking)(?: so)? {_TONE}(?:ly)?)", re.I),
+        (
+            "assistant_tone",
+            rf"(?P<stop>(?:stop (?:being|speaking|talking)|(?:don't|do not) (?:be|speak|talk))(?: so)? {_TONE}(?:ly)?)",
+            re.I,
+        ),
         (
             "answer_language",
             rf"(?:(?:{_SPEAK}|continue|switch)(?: to me| me)?(?: only)?(?: in| to)?) "
@@ -75,15 +79,15 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         (
             "answer_length",
-            rf"keep (?:it|your {_ANSWER}) (?P<short>short|brief|concise|shorter|short and simple)|"
+            rf"(?:keep|make) (?:it|your {_ANSWER}) (?P<short>short|brief|concise|shorter|short and simple)|"
             rf"(?:be|{_SPEAK})(?: more)? (?P<short2>brief|concise|succinct|briefly|concisely)|"
-            rf"(?:(?:give|write)(?: me)? )?(?P<short3>shorter|short|brief) {_ANSWER}",
+            rf"(?:(?:give|write|I want|I prefer)(?: me)? )?(?P<short3>shorter|short|brief) {_ANSWER}",
             re.I,
         ),
         (
             "answer_length",
             rf"be more (?P<long>detailed|verbose)|{_SPEAK} (?P<long2>in (?:more|greater) detail|at (?:more )?length)|"
-            rf"(?:(?:give|write)(?: me)? )?(?P<long3>longer|long|more detailed|detailed) {_ANSWER}",
+            rf"(?:(?:give|write|I want|I prefer)(?: me)? )?(?P<long3>longer|long|more detailed|detailed) {_ANSWER}",
             re.I,
         ),
     )
