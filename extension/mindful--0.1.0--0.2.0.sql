@@ -3985,3 +3985,376 @@ grant execute on function
     _import_rows(regclass, text, text[], text, bigint[], bigint[]),
     memory_import(regclass)
 to mindful_user;
+
+-- talk: conversations
+alter table setting_definition add column choices text[], add column prompt text;
+comment on column setting_definition.high is 'The largest number, or the number of characters of a text at most.';
+comment on column setting_definition.choices is 'The texts that it can be; NULL: any.';
+comment on column setting_definition.prompt is 'What the model is told of a value (%s). Only such settings are changed by the assistant, when a message asks for it.';
+create or replace function _setting_check(key text, value jsonb, scope text) returns jsonb
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    defined mindful.setting_definition;
+    found_type text := jsonb_typeof(value);
+begin
+    select d.* into defined from mindful.setting_definition d where d.key = _setting_check.key;
+    if not found then
+        perform mindful._raise('42704', format('there is no setting %s', coalesce(quote_literal(key), 'null')),
+            'Settings are listed in mindful.setting_definition.');
+    elsif scope is null or scope <> all (defined.scopes) then
+        perform mindful._raise('22023', format('setting %s has no scope %s', key, coalesce(quote_literal(scope), 'null')),
+            format('Its scopes are %s.', array_to_string(defined.scopes, ', ')));
+    elsif value is null or found_type = 'null' then
+        return 'null';
+    elsif found_type <> (case defined.type when 'integer' then 'number' when 'text' then 'string' else defined.type end)
+        or defined.type = 'integer' and (value #>> '{}')::numeric % 1 <> 0
+    then
+        perform mindful._raise('22023', format('setting %s is %s', key, value), format('It must be of type %s.', defined.type));
+    elsif found_type = 'number' and not (value #>> '{}')::numeric between defined.low and defined.high then
+        perform mindful._raise('22023', format('setting %s is %s', key, value),
+            format('It must be between %s and %s.', defined.low, defined.high));
+    elsif value #>> '{}' <> all (defined.choices) then
+        perform mindful._raise('22023', format('setting %s is %s', key, value),
+            format('It must be one of %s.', array_to_string(defined.choices, ', ')));
+    elsif found_type = 'string' and length(value #>> '{}') > defined.high then
+        perform mindful._raise('22023', format('setting %s has %s characters', key, length(value #>> '{}')),
+            format('It must have %s at most.', defined.high));
+    end if;
+    return value;
+end
+$$;
+create or replace function _session_turns(session_id uuid, turns integer)
+returns table (id bigint, turn integer, role text, content text)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.id, m.turn, m.role, m.content
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.session_id = _session_turns.session_id and m.turn > 0
+    order by m.turn desc
+    limit turns;
+end;
+create or replace function _session_shown_from(session_id uuid, model text) returns integer
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when pg_catalog.jsonb_typeof(m.metadata -> 'shown_from') = 'number'
+            and (m.metadata -> 'shown_from')::numeric between 1 and 2147483647
+            then (m.metadata -> 'shown_from')::integer
+    end
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.session_id = _session_shown_from.session_id
+        and m.turn > 0 and m.role = 'assistant' and m.metadata ->> 'model' = _session_shown_from.model
+    order by m.turn desc
+    limit 1;
+end;
+drop function session_context(uuid, text, text, integer, integer);
+
+create function session_summarize(session_id uuid, method text default null) returns integer
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.recap import session_summarize
+return session_summarize(session_id, method)
+$python$;
+comment on function session_summarize(uuid, text) is
+'Summarizes what a session''s summaries do not cover yet, each ten turns by a memory of kind summary, and returns how many it made. It points at its turns by memory_evidence, is deleted when one of them is changed or deleted, and is made again by the next call, or after the next reply. Method (NULL: the setting session_summary): extract takes the sentences that tell most, in 100 tokens; model has the default generator write it, and where that names or numbers what the turns do not, takes the sentences after all; off makes none. Errors: 22004, 22023 (no such method), 42704 (no such session of yours), 55000 (no default generator), 57014 (cancelled).';
+
+insert into setting_definition (key, type, high, scopes, initial, description, choices, prompt) values
+    ('assistant_tone', 'text', null, '{global,user,session}', 'null', 'The tone of answers.',
+        '{formal,informal,friendly,neutral}', 'Answer in a %s tone.'),
+    ('answer_length', 'text', null, '{global,user,session}', 'null', 'How long answers are.',
+        '{short,long}', 'Give %s answers.'),
+    ('answer_language', 'text', null, '{global,user,session}', 'null', 'The language of answers.',
+        '{Arabic,Chinese,Czech,Danish,Dutch,English,Finnish,French,German,Greek,Hebrew,Hindi,Hungarian,Indonesian,Italian,Japanese,Korean,Norwegian,Persian,Polish,Portuguese,Romanian,Russian,Spanish,Swedish,Thai,Turkish,Ukrainian,Vietnamese}',
+        'Answer in %s.'),
+    ('user_name', 'text', 60, '{user,session}', 'null', 'What the user wants to be called.', null, 'The user is called %s.');
+insert into setting_definition (key, type, scopes, initial, description) values
+    ('assistant_changes', 'boolean', '{global,user,session}', 'true',
+        'Whether the assistant may change, when a message asks for it, the settings that have a prompt.');
+
+create function _assistant_prompt(session_id uuid, changes jsonb default '{}')
+returns table (key text, line text)
+language sql stable parallel safe security invoker rows 4
+begin atomic
+    select d.key,
+        pg_catalog.format(d.prompt, case when d.choices is null then v.value::text else v.value #>> '{}' end)
+    from mindful.setting_definition d
+    cross join lateral (
+        select coalesce(changes -> d.key, mindful.setting_get(d.key, _assistant_prompt.session_id)) as value
+    ) v
+    where d.prompt is not null and v.value <> 'null'
+    order by d.key;
+end;
+comment on function _assistant_prompt(uuid, jsonb) is
+'What the system prompt says of the settings in force that the model is told of, changes first that are about to be made; a free text as a JSON string.';
+
+create function _assistant_change(key text, value jsonb, scope text, session_id uuid, reason text) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.setting (scope, session_id, key, value, reason, changed_by)
+    select _assistant_change.scope, case when _assistant_change.scope = 'session' then _assistant_change.session_id end,
+        d.key, mindful._setting_check(d.key, _assistant_change.value, _assistant_change.scope),
+        _assistant_change.reason, 'assistant for ' || current_user
+    from mindful.setting_definition d
+    where d.key = _assistant_change.key and d.prompt is not null
+        and _assistant_change.scope = any (array['user', 'session'])
+    returning id;
+end;
+comment on function _assistant_change(text, jsonb, text, uuid, text) is
+'Changes a setting as the user has asked the assistant to, for the reason of these words; nothing but settings that have a prompt.';
+
+create function setting_undo(change_id bigint) returns jsonb
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    undone mindful.setting;
+    newer bigint;
+begin
+    select s.* into undone from mindful.setting s
+    where s.tenant = any (array['', (select mindful._tenant())]) and s.id = change_id;
+    if not found then
+        perform mindful._raise('42704', format('there is no change %s of a setting', coalesce(change_id::text, 'null')),
+            'Changes are listed in mindful.setting.');
+    end if;
+    select max(s.id) into newer from mindful.setting s
+    where s.tenant = undone.tenant and s.key = undone.key and s.scope = undone.scope
+        and s.session_id is not distinct from undone.session_id;
+    if newer > undone.id then
+        perform mindful._raise('55000', format('setting %s was changed again by change %s', undone.key, newer),
+            format('Undo that first, or set it with setting_set(%L, ...).', undone.key));
+    end if;
+    return mindful.setting_set(
+        undone.key,
+        coalesce(
+            (
+                select s.value from mindful.setting s
+                where s.tenant = undone.tenant and s.key = undone.key and s.scope = undone.scope
+                    and s.session_id is not distinct from undone.session_id and s.id < undone.id
+                order by s.id desc limit 1
+            ),
+            'null'
+        ),
+        undone.scope, undone.session_id, format('undo of change %s', undone.id)
+    );
+end
+$$;
+comment on function setting_undo(bigint) is
+'Sets a setting back to what it was in its scope before the change with this id, and returns the value now in force; that is a change too, and can be undone. Errors: 42704 (no such change of yours), 55000 (changed again since), 42501 (global is for mindful_admin).';
+
+insert into setting_definition (key, type, low, high, scopes, initial, description, choices) values
+    ('tools', 'text', null, null, '{user,session}', '"off"',
+        'Which registered functions a chat may call: none (off), those that only read (read), all (write).', '{off,read,write}'),
+    ('tool_calls', 'integer', 1, 8, '{global,user,session}', '1', 'How many functions are called for a message at most.', null),
+    ('tool_timeout_ms', 'integer', 10, 600000, '{global,user,session}', '5000', 'How long one call may take.', null),
+    ('tool_result_tokens', 'integer', 16, 100000, '{global,user,session}', '256',
+        'How much of a function''s result is shown and kept.', null),
+    ('tool_threshold', 'number', -1, 1, '{global,user,session}', '0.3',
+        'Cosine similarity of a message and a function''s description from which on it is called.', null);
+
+create table tool (
+    tenant text not null default _tenant(),
+    name text not null check (name ~ '^[a-z][a-z0-9_]{0,62}$'),
+    function text not null,
+    description text not null check (btrim(description) <> '' and length(description) <= 1000),
+    json_schema jsonb not null check (jsonb_typeof(json_schema) = 'object'),
+    read_only boolean not null default true,
+    registered_by text not null default current_user,
+    created_at timestamptz not null default now(),
+    primary key (tenant, name)
+);
+comment on table tool is 'Functions that a chat may call for its user, where the setting tools allows it.';
+comment on column tool.tenant is 'Whose it is; empty for those that administrators have registered for all.';
+comment on column tool.function is 'The function''s name and argument types; a text, so that upgrades and restores do not depend on it.';
+comment on column tool.read_only is 'Whether it is called in a transaction that cannot write, and undone.';
+alter table tool enable row level security;
+alter table tool force row level security;
+create policy own on tool using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy read_global on tool for select using (tenant = '');
+create policy write_global on tool to mindful_admin using (tenant = '') with check (tenant = '');
+select pg_catalog.pg_extension_config_dump('mindful.tool', '');
+
+create function _tool_function(function text)
+returns table (
+    relation text, arguments jsonb, returns_set boolean, executable boolean, definer boolean, trusted boolean, kind text
+)
+language sql stable parallel safe security invoker rows 1
+begin atomic
+    select pg_catalog.format('%I.%I', n.nspname, p.proname),
+        (
+            select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
+                'name', a.name, 'type', pg_catalog.format_type(a.type, null), 'pseudo', t.typtype = 'p',
+                'required', a.position <= p.pronargs - p.pronargdefaults
+            ) order by a.position), '[]')
+            from (
+                select p.proargnames[u.at] as name, u.type,
+                    pg_catalog.row_number() over (order by u.at) as position
+                from pg_catalog.unnest(coalesce(p.proallargtypes, p.proargtypes::oid[])) with ordinality u (type, at)
+                where coalesce(p.proargmodes[u.at], 'i') in ('i', 'b', 'v')
+            ) a
+            join pg_catalog.pg_type t on t.oid = a.type
+        ),
+        p.proretset,
+        pg_catalog.has_function_privilege(p.oid, 'execute')
+            and pg_catalog.has_schema_privilege(n.oid, 'usage'),
+        p.prosecdef,
+        p.proowner = me.oid or owner.rolsuper or not me.rolsuper and p.proowner = (
+            select d.datdba from pg_catalog.pg_database d where d.datname = pg_catalog.current_database()
+        ),
+        case when p.prokind <> 'f' then 'kind' when p.provariadic <> 0 then 'variadic'
+            when p.prorettype = any ('{trigger,event_trigger,internal}'::regtype[]) then 'result' end
+    from pg_catalog.pg_proc p
+    join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+    join pg_catalog.pg_roles owner on owner.oid = p.proowner
+    join pg_catalog.pg_roles me on me.rolname = current_user
+    where p.oid = pg_catalog.to_regprocedure(function);
+end;
+comment on function _tool_function(text) is
+'A function as the caller may use it as a tool: executable with the caller''s rights, definer if it runs with others'', trusted if it belongs to the caller, a superuser or, unless the caller is one, the database''s owner; kind says why it can be no tool at all.';
+
+create function _tool_insert(
+    name text, function text, description text, json_schema jsonb, read_only boolean, scope text
+) returns text
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.tool (tenant, name, function, description, json_schema, read_only)
+    select case scope when 'global' then '' else mindful._tenant() end, name, function, description, json_schema, read_only
+    on conflict (tenant, name) do update
+    set function = excluded.function, description = excluded.description, json_schema = excluded.json_schema,
+        read_only = excluded.read_only, registered_by = current_user, created_at = pg_catalog.now()
+    returning name;
+end;
+comment on function _tool_insert(text, text, text, jsonb, boolean, text) is 'Enters a tool, or replaces it.';
+
+create function tool_register(
+    name text,
+    function regprocedure,
+    description text,
+    json_schema jsonb default null,
+    read_only boolean default true,
+    scope text default 'user'
+) returns text
+language plpython3u volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.tool import tool_register
+return tool_register(name, function, description, json_schema, read_only, scope)
+$python$;
+comment on function tool_register(text, regprocedure, text, jsonb, boolean, text) is
+'Lets chats call a function where the setting tools allows it, and returns its name; one of the same name is replaced. The description says in a sentence what it does: a message like it leads to a call. The JSON schema of its arguments, an object whose properties are named as they are, is made of their types where none is given; the generator is held to it. A function is called with the rights of the chat''s user, who needs EXECUTE, and with search_path pg_catalog, mindful, pg_temp; it must belong to that user, a superuser or the database''s owner, and not be SECURITY DEFINER. With read_only it runs in a subtransaction that cannot write and is undone. Scope user registers it for the caller, global for all (administrators). Errors: 22004, 22023 (bad name, description, schema or scope), 42809 (not a function that can be a tool), 42501 (not executable or not trusted; global is for mindful_admin).';
+
+create function tool_unregister(name text, scope text default 'user') returns boolean
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with deleted as (
+        delete from mindful.tool t
+        where t.tenant = case scope when 'global' then '' else mindful._tenant() end and t.name = tool_unregister.name
+        returning 1
+    )
+    select exists (select from deleted);
+end;
+comment on function tool_unregister(text, text) is 'Takes a tool back, and tells whether there was one.';
+
+create function _tool_settings(session_id uuid)
+returns table (allowed text, calls integer, timeout_ms integer, result_tokens integer, threshold double precision)
+language sql stable parallel safe security invoker rows 1
+begin atomic
+    select mindful.setting_get('tools', session_id) #>> '{}',
+        mindful.setting_get('tool_calls', session_id)::integer,
+        mindful.setting_get('tool_timeout_ms', session_id)::integer,
+        mindful.setting_get('tool_result_tokens', session_id)::integer,
+        mindful.setting_get('tool_threshold', session_id)::double precision;
+end;
+comment on function _tool_settings(uuid) is 'The settings in force that say whether and how tools are called.';
+
+create function _tool_available(writing boolean)
+returns table (
+    name text, description text, json_schema jsonb, read_only boolean, relation text, arguments jsonb, returns_set boolean
+)
+language sql stable parallel safe security invoker
+begin atomic
+    select t.name, t.description, t.json_schema, t.read_only, f.relation, f.arguments, f.returns_set
+    from (
+        select distinct on (o.name) o.* from mindful.tool o
+        where o.tenant = any (array['', (select mindful._tenant())])
+        order by o.name, o.tenant desc
+    ) t
+    cross join lateral mindful._tool_function(t.function) f
+    where (t.read_only or writing) and f.executable and f.trusted and not f.definer and f.kind is null
+    order by t.name;
+end;
+comment on function _tool_available(boolean) is
+'The tools that the caller may use now, with what is needed to call them; one''s own goes before one of all of the same name.';
+
+create function _tool_run(statement text, arguments jsonb, read_only boolean) returns jsonb
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    result jsonb;
+begin
+    if read_only then
+        -- In force until the subtransaction ends that this statement is in; nothing within can lift it.
+        perform set_config('transaction_read_only', 'on', true);
+    end if;
+    execute statement into result using arguments;
+    return result;
+end
+$$;
+comment on function _tool_run(text, jsonb, boolean) is 'Runs the statement of a tool''s call, and lets it write nothing with read_only.';
+revoke execute on function
+    _core_memory(),
+    _memory_shown(bigint[]),
+    session_context(uuid, text, text, integer, integer),
+    _recap_source(uuid),
+    _recap_turns(uuid, integer, integer),
+    _recap_missing(uuid, integer, integer),
+    _recap_write(uuid, integer, integer, text, text, bigint[], text[], text[]),
+    _recap_delete(text, uuid, integer[]),
+    _recap_forget(),
+    _recap_shown(uuid, integer),
+    session_summarize(uuid, text),
+    _assistant_prompt(uuid, jsonb),
+    _assistant_change(text, jsonb, text, uuid, text),
+    setting_undo(bigint),
+    _tool_function(text),
+    _tool_insert(text, text, text, jsonb, boolean, text),
+    tool_register(text, regprocedure, text, jsonb, boolean, text),
+    tool_unregister(text, text),
+    _tool_settings(uuid),
+    _tool_available(boolean),
+    _tool_run(text, jsonb, boolean)
+from public;
+grant execute on function
+    _core_memory(),
+    _memory_shown(bigint[]),
+    session_context(uuid, text, text, integer, integer),
+    _recap_source(uuid),
+    _recap_turns(uuid, integer, integer),
+    _recap_missing(uuid, integer, integer),
+    _recap_write(uuid, integer, integer, text, text, bigint[], text[], text[]),
+    _recap_delete(text, uuid, integer[]),
+    _recap_forget(),
+    _recap_shown(uuid, integer),
+    session_summarize(uuid, text),
+    _assistant_prompt(uuid, jsonb),
+    _assistant_change(text, jsonb, text, uuid, text),
+    setting_undo(bigint),
+    _tool_function(text),
+    _tool_insert(text, text, text, jsonb, boolean, text),
+    tool_register(text, regprocedure, text, jsonb, boolean, text),
+    tool_unregister(text, text),
+    _tool_settings(uuid),
+    _tool_available(boolean),
+    _tool_run(text, jsonb, boolean)
+to mindful_user;
+grant execute on function
+    setting_undo(bigint),
+    tool_register(text, regprocedure, text, jsonb, boolean, text),
+    tool_unregister(text, text),
+    _tool_function(text),
+    _tool_insert(text, text, text, jsonb, boolean, text)
+to mindful_admin;
+grant select, insert, update, delete on tool to mindful_user, mindful_admin;

@@ -8,6 +8,7 @@ grant select, insert, update, delete on session, memory, memory_term, memory_cou
     memory_evidence, attachment, embedding_job, embedding_job_failed to mindful_user;
 grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;
 -- Records of what happened are added to and read, never changed.
+grant select, insert, update, delete on tool to mindful_user, mindful_admin;
 grant select, insert on generation, review to mindful_user;
 -- A row that the server has not sealed is refused, so its tenant may do with the cache what it likes.
 grant select, insert, delete on kv_state to mindful_user;
@@ -60,6 +61,11 @@ grant execute on function
     _tenant(),
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text),
+    setting_undo(bigint),
+    tool_register(text, regprocedure, text, jsonb, boolean, text),
+    tool_unregister(text, text),
+    _tool_function(text),
+    _tool_insert(text, text, text, jsonb, boolean, text),
     _setting_check(text, jsonb, text)
 to mindful_admin;
 grant execute on procedure job_worker(real, boolean) to mindful_admin;

@@ -18,6 +18,7 @@ from typing import Any
 
 import concurrency
 import psycopg
+import session
 from psycopg.types.json import Jsonb
 
 PROMPT = "Write a long story about a lighthouse keeper and the sea."
@@ -206,6 +207,9 @@ def report(setting: Setting) -> str:
     for measure in (decode, first_call, writing):
         print(f"measuring: {measure.__doc__}", file=sys.stderr, flush=True)
         lines += [figure.row() for figure in measure(setting)]
+    for late in (session.without_model, session.with_model, session.reading):
+        print(f"measuring: {late.__doc__}", file=sys.stderr, flush=True)
+        lines += [Figure(*measured).row() for measured in late(setting.connect, setting.repeats)]
     lines += ["", "| a connection's memory | private | shared with others |", "|---|---|---|"]
     lines += [f"| {what} | {private:.0f} MB | {shared:.0f} MB |" for what, private, shared in memory(setting)]
     print(f"measuring: {concurrency.__doc__}", file=sys.stderr, flush=True)

@@ -50,6 +50,12 @@ class FakeDatabase:
         """Count commits."""
         self.commits += 1
 
+    def attempt(
+        self, sql: str, types: Sequence[str], arguments: Sequence[Any], undo: bool, timeout_ms: int
+    ) -> list[Row]:
+        """Run it as any statement."""
+        return self.rows(sql, types, arguments)
+
     def secret(self) -> bytes:
         """Any key will do."""
         return b"k" * 32

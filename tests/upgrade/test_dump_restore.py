@@ -59,6 +59,8 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     ana.execute("select memory_evidence_insert(max(id), min(id), 'Floor 3') from memory")
     ana.execute("select memory_insert('Anna Miller lives in Boston.', 'document')")
     ana.execute("select memory_consolidate()")
+    ana.execute("create function shop.price(item text) returns integer language sql as 'select 7'")
+    ana.execute("select tool_register('price', 'shop.price(text)', 'Tells the price of an item.')")
     rows = rows_of(db)
     assert [table for table, found in rows.items() if not found] == []
 

@@ -32,6 +32,15 @@ class Database(Interrupts, Protocol):
     def commit(self) -> None:
         """Commit, and go on in a new transaction; only a procedure that is called outside of any can."""
 
+    def attempt(
+        self, sql: str, types: Sequence[str], arguments: Sequence[Any], undo: bool, timeout_ms: int
+    ) -> list[Row]:
+        """Run a statement that may be anything, in a subtransaction, and raise its error as AttemptError.
+
+        With undo whatever it does is undone. Past the time its SQLSTATE is 57014; the caller's own cancel is never
+        caught.
+        """
+
     def secret(self) -> bytes:
         """Return a key of 32 bytes that every process of this server has, and nobody can read by SQL."""
 
