@@ -713,3 +713,7 @@ revoke execute on function
 from public;
 grant execute on function _model_find(text, text) to mindful_user, mindful_admin;
 grant execute on function adapter_register(text, text, text, real, jsonb, text[]) to mindful_admin;
+
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('model_keep', 'boolean', null, null, '{global,user}', 'true',
+        'Whether a connection keeps the models that it has loaded when a transaction ends; where not, it gives their memory back then, and loads them again when it needs them.');

@@ -125,3 +125,6 @@ $python$;
 comment on function model_unload(text) is
 'Gives back the memory of a model, or of all (NULL), that this connection has loaded, and returns how many there were. The next use loads it again.';
 
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('model_keep', 'boolean', null, null, '{global,user}', 'true',
+        'Whether a connection keeps the models that it has loaded when a transaction ends; where not, it gives their memory back then, and loads them again when it needs them.');

@@ -17,9 +17,13 @@ class FakeDatabase:
     """
 
     def __init__(self, answers: Mapping[str, Answer]) -> None:
-        self.answers: dict[str, Answer] = dict(answers) | {"_tenant() as tenant": [{"tenant": "ana"}]}
+        self.answers: dict[str, Answer] = dict(answers) | {
+            "_tenant() as tenant": [{"tenant": "ana"}],
+            "'model_keep'": [{"keep": True}],
+        }
         self.asked: list[tuple[str, Sequence[Any]]] = []
         self.checks = 0
+        self.afterwards: list[Callable[[], object]] = []
 
     def rows(self, sql: str, types: Sequence[str] = (), arguments: Sequence[Any] = ()) -> list[Row]:
         """Answer one statement."""
@@ -44,6 +48,10 @@ class FakeDatabase:
     def warning(self, message: str, hint: str) -> None:
         """No warning is expected."""
         raise AssertionError(f"{message}: {hint}")
+
+    def after_transaction(self, action: Callable[[], object]) -> None:
+        """Keep what is to be done."""
+        self.afterwards.append(action)
 
     def secret(self) -> bytes:
         """Any key will do."""
