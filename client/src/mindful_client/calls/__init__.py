@@ -1,6 +1,8 @@
 """Every call of the client, by the name of its SQL function."""
 
 from mindful_client.calls.chat import *  # noqa: F403
+from mindful_client.calls.fact import *  # noqa: F403
+from mindful_client.calls.link import *  # noqa: F403
 from mindful_client.calls.llm import *  # noqa: F403
 from mindful_client.calls.memory import *  # noqa: F403
 from mindful_client.calls.model import *  # noqa: F403
