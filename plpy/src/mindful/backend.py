@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hmac
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import plpy
@@ -33,6 +33,23 @@ _pending = _flags("QueryCancelPending", "ProcDiePending", "TransactionTimeoutPen
 _server = ctypes.CDLL(None)
 _nonce = _server.GetMockAuthenticationNonce
 _nonce.restype = ctypes.POINTER(ctypes.c_char * 32)
+
+_LAST_END = 4
+"""Of the server's XactEvents, those of a transaction that is about to end follow."""
+_after_transaction: list[Callable[[], object]] = []
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)  # type: ignore[untyped-decorator]
+def _transaction_event(event: int, _argument: object) -> None:
+    if event <= _LAST_END and not _exiting.value:
+        actions = _after_transaction[:]
+        _after_transaction.clear()
+        for action in actions:
+            action()
+
+
+_exiting = ctypes.c_bool.in_dll(ctypes.CDLL(None), "proc_exit_inprogress")
+ctypes.CDLL(None).RegisterXactCallback(_transaction_event, None)
 
 
 _QUERY_CANCELED = "57014"
@@ -135,6 +152,11 @@ class Backend:
         except plpy.SPIError as error:
             if error.sqlstate != _QUERY_CANCELED:
                 raise
+
+    def after_transaction(self, action: Callable[[], object]) -> None:
+        """Have something done once, when this transaction has ended; it must not use the database."""
+        if action not in _after_transaction:
+            _after_transaction.append(action)
 
     def secret(self) -> bytes:
         """Derive a key from the cluster's own random bytes."""

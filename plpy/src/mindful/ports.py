@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -40,6 +40,9 @@ class Database(Interrupts, Protocol):
         With undo whatever it does is undone. Past the time its SQLSTATE is 57014; the caller's own cancel is never
         caught.
         """
+
+    def after_transaction(self, action: Callable[[], object]) -> None:
+        """Have something done once, when this transaction has ended in whatever way; it must not use the database."""
 
     def secret(self) -> bytes:
         """Return a key of 32 bytes that every process of this server has, and nobody can read by SQL."""
