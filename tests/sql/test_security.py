@@ -9,6 +9,8 @@ TABLES = (
     "memory",
     "memory_term",
     "memory_count",
+    "memory_evidence",
+    "memory_link",
     "memory_embedding_all_minilm_l6_v2",
     "attachment",
     "embedding_job",
@@ -35,6 +37,8 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
         "insert into embedding_job_failed (id, model, content_hash, attempts, error, enqueued_at)"
         " select id, model, content_hash, 5, 'lost', now() from embedding_job limit 1"
     )
+    ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")
+    ana.execute("select memory_link_insert(max(id), min(id), 'about') from memory")
     return ana
 
 

@@ -55,10 +55,8 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     ana.execute("select self_review(%s, %s)", (message, SCRIPTED_GENERATOR))
     ana.execute("select setting_set('model_slot_wait_ms', '5000')")
     ana.execute("insert into memory_access (id) select min(id) from memory")
-    ana.execute(
-        "insert into memory_link (source_id, target_id, relation) select min(id), max(id), 'about' from memory"
-    )
-    ana.execute("insert into memory_evidence (id, source_id, quote) select min(id), max(id), 'x' from memory")
+    ana.execute("select memory_link_insert(min(id), max(id), 'about') from memory")
+    ana.execute("select memory_evidence_insert(max(id), min(id), 'Floor 3') from memory")
     rows = rows_of(db)
     assert [table for table, found in rows.items() if not found] == []
 
