@@ -5,7 +5,8 @@ revoke execute on all routines in schema mindful from public;
 grant select on model to mindful_user, mindful_admin;
 grant insert, update, delete on model to mindful_admin;
 grant select, insert, update, delete on session, memory, memory_term, memory_count, memory_access, memory_link,
-    memory_evidence, attachment, embedding_job, embedding_job_failed to mindful_user;
+    memory_evidence, attachment, embedding_job, embedding_job_failed,
+    memory_duplicate to mindful_user;
 -- Records of what happened are added to and read, never changed.
 grant select, insert on generation, review to mindful_user;
 -- A row that the server has not sealed is refused, so its tenant may do with the cache what it likes.

@@ -10,6 +10,7 @@ TABLES = (
     "memory_term",
     "memory_count",
     "memory_evidence",
+    "memory_duplicate",
     "memory_link",
     "memory_embedding_all_minilm_l6_v2",
     "attachment",
@@ -32,6 +33,7 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
         (SCRIPTED_GENERATOR,),
     ).fetchone()
     ana.execute("select self_review(%s, %s)", (*(row or ()), SCRIPTED_GENERATOR))
+    ana.execute("select _memory_repeat(min(id)) from memory")
     ana.execute("select embedding_sweep('scripted-embedder')")
     ana.execute(
         "insert into embedding_job_failed (id, model, content_hash, attempts, error, enqueued_at)"
