@@ -22,6 +22,7 @@ grant insert on setting to mindful_user, mindful_admin;
 grant execute on all routines in schema mindful to mindful_user;
 revoke execute on function
     model_register(text, text, text, text, jsonb, text[]),
+    adapter_register(text, text, text, real, jsonb, text[]),
     model_default_set(text, boolean),
     _embedding_table_create(text, integer),
     memory_index_create(text, text),
@@ -34,6 +35,7 @@ revoke execute on function
 from mindful_user;
 grant execute on function
     model_register(text, text, text, text, jsonb, text[]),
+    adapter_register(text, text, text, real, jsonb, text[]),
     model_default_set(text, boolean),
     _embedding_table_create(text, integer),
     memory_index_create(text, text),

@@ -58,6 +58,7 @@ class Stream:
 
 
 _TYPES: dict[str, LiteralString] = {
+    "base": "text",
     "as_of": "timestamptz",
     "confidence": "real",
     "depth": "integer",
@@ -77,6 +78,7 @@ _TYPES: dict[str, LiteralString] = {
     "content": "text",
     "contents": "text[]",
     "created_at": "timestamptz",
+    "grammar": "text",
     "granted_to": "text[]",
     "k": "integer",
     "prompts": "text[]",
@@ -93,6 +95,7 @@ _TYPES: dict[str, LiteralString] = {
     "schedule": "text",
     "key": "text",
     "value": "jsonb",
+    "scale": "real",
     "scope": "text",
     "reason": "text",
     "tenant": "text",
