@@ -2336,6 +2336,7 @@ grant execute on function
 to mindful_user;
 
 -- duplicate
+alter function _array_elements(text, jsonb, text[]) rows 10;
 grant select, insert, update, delete on memory_duplicate to mindful_user;
 revoke execute on function
     _memory_joinable(memory),

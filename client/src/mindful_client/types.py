@@ -104,6 +104,7 @@ class ComparedMemory:
     content: str
 
 
+@dataclass(frozen=True)
 class MemoryVersion:
     """What a memory said, and when that was true."""
 
