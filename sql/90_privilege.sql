@@ -5,10 +5,10 @@ revoke execute on all routines in schema mindful from public;
 grant select on model to mindful_user, mindful_admin;
 grant insert, update, delete on model to mindful_admin;
 grant select, insert, update, delete on session, memory, memory_term, memory_count, memory_access, memory_link,
-    memory_evidence, attachment, embedding_job, embedding_job_failed to mindful_user;
+    memory_evidence, memory_duplicate, attachment, embedding_job, embedding_job_failed to mindful_user;
 grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;
--- Records of what happened are added to and read, never changed.
 grant select, insert, update, delete on tool to mindful_user, mindful_admin;
+-- Records of what happened are added to and read, never changed.
 grant select, insert on generation, review to mindful_user;
 -- A row that the server has not sealed is refused, so its tenant may do with the cache what it likes.
 grant select, insert, delete on kv_state to mindful_user;

@@ -61,6 +61,7 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     ana.execute("select memory_consolidate()")
     ana.execute("create function shop.price(item text) returns integer language sql as 'select 7'")
     ana.execute("select tool_register('price', 'shop.price(text)', 'Tells the price of an item.')")
+    ana.execute("select _memory_repeat(min(id)) from memory")
     rows = rows_of(db)
     assert [table for table, found in rows.items() if not found] == []
 
