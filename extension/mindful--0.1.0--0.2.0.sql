@@ -2340,888 +2340,6 @@ grant execute on function
     memory_neighbors(bigint, integer, text[], text, integer, integer, timestamptz)
 to mindful_user;
 
--- job
-drop trigger embed_inserted on memory;
-drop trigger embed_updated on memory;
-alter table attachment drop constraint attachment_mode_check;
-alter table attachment add constraint attachment_mode_check check (mode in ('sync', 'async'));
-comment on column attachment.mode is 'Whether rows are embedded within the statement that writes them (sync) or later, by a worker (async).';
-drop function model_default_set(text);
-create function model_default_set(name text, force boolean default false) returns void
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    chosen mindful.model;
-    found_memories bigint;
-    found_missing bigint;
-begin
-    select * into chosen from mindful.model m where m.name = model_default_set.name;
-    if not found then
-        raise exception using errcode = '42704', message = format('mindful: there is no model "%s"', name),
-            hint = 'The models that you may use are listed in mindful.model.';
-    end if;
-    if chosen.kind = 'embedder' and not chosen.is_default and force is not true then
-        select memories, missing into found_memories, found_missing from mindful._embedding_missing(name);
-        -- Those written while it was being filled are too few to be missed, and come soon.
-        if found_missing * 100 > found_memories then
-            perform mindful._raise('55000',
-                format('%s of %s memories have no embedding by %s yet', found_missing, found_memories, name),
-                format('SELECT embedding_sweep(%L), let a worker run, and see embedding_status; or give force => true.', name));
-        end if;
-    end if;
-    update mindful.model m set is_default = false where m.kind = chosen.kind and m.is_default;
-    update mindful.model m set is_default = true where m.name = chosen.name;
-    if chosen.kind = 'embedder' then
-        perform mindful.embedding_sweep(name);
-    end if;
-end
-$$;
-comment on function model_default_set(text, boolean) is
-'Makes a model the default of its kind, for all who may use it. For administrators. An embedder is filled first: embedding_sweep(name) enqueues all memories, and workers embed them beside the old one, which serves meanwhile; once it has embedded 99% of them it can become the default, and the rest is enqueued. With force it becomes the default at once, and recall finds only what it has embedded. Errors: 42704 (no such model), 55000 (memories are not embedded yet).';
-
-create or replace function memory_attach(relation regclass, content text, mode text default 'sync') returns bigint
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-set timezone = 'UTC'
-set datestyle = 'ISO'
-set intervalstyle = 'postgres'
-set extra_float_digits = 1
-set bytea_output = 'hex'
-set client_min_messages = warning
-as $$
-declare
-    target pg_class := (select c from pg_class c where c.oid = relation);
-    schema_name name := (select n.nspname from pg_namespace n where n.oid = target.relnamespace);
-    full_name text := mindful._relation_name(relation);
-    function_name text := format('remember_%s', md5(full_name));
-    key text;
-    body text;
-    event text;
-    keys text[];
-    contents text[];
-    outer_mode text := coalesce(current_setting('mindful.embedding_mode', true), '');
-    remembered bigint;
-begin
-    perform mindful._text_argument('content', content);
-    -- Tables that were dropped while they were attached.
-    for full_name in
-        delete from mindful.attachment a
-        where a.tenant = mindful._tenant() and not exists (select from pg_class c where c.oid = a.relation)
-        returning a.source
-    loop
-        perform mindful._attachment_delete(full_name, null);
-        execute format('drop function if exists %I.%I()', (parse_ident(full_name))[1], 'remember_' || md5(full_name));
-    end loop;
-    full_name := mindful._relation_name(relation);
-    if relation is null then
-        perform mindful._raise('22004', 'relation is null', 'Name a table.');
-    elsif target.relkind <> 'r' then
-        perform mindful._raise('42809', format('%s is not an ordinary table', full_name),
-            'Attach the tables or partitions that hold its rows.');
-    elsif schema_name = 'mindful' then
-        perform mindful._raise('42809', format('%s belongs to mindful', full_name), 'Attach a table of an application.');
-    elsif target.relowner <> current_user::regrole then
-        perform mindful._raise('42501', format('%s is owned by %s', full_name, target.relowner::regrole),
-            'Only its owner can attach a table: SET ROLE to the owner first.');
-    elsif mode is null or mode not in ('sync', 'async') then
-        perform mindful._raise('22023', format('mode is %s', coalesce(quote_literal(mode), 'null')),
-            'Modes are sync and async.');
-    elsif exists (
-        select from mindful.attachment a
-        where a.tenant = mindful._tenant() and (a.relation = memory_attach.relation or a.source = full_name)
-    ) then
-        perform mindful._raise('42710', format('%s is attached already', full_name),
-            format('Detach it first: SELECT memory_detach(%L).', full_name));
-    end if;
-    select case count(*)
-        when 1 then min(format('r.%I::text', a.attname))
-        else format('array[%s]::text', string_agg(format('r.%I::text', a.attname), ', ' order by k.position))
-    end into key
-    from pg_index i
-    cross join unnest(i.indkey) with ordinality k (attribute, position)
-    join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attribute
-    where i.indrelid = relation and i.indisprimary;
-    if key is null or key = 'array[]::text' then
-        perform mindful._raise('42P16', format('%s has no primary key', full_name),
-            'Add one: a memory follows its row by it.');
-    end if;
-
-    -- The function runs as the table's owner, whoever changes its rows, so all its memories have one tenant; and the
-    -- owner answers for the expression. Nothing of the table's schema is on its path, where others may create.
-    body := format($body$
-        #variable_conflict use_column
-        declare
-            keys text[];
-            contents text[];
-            outer_tenant text := coalesce(current_setting('mindful.tenant', true), '');
-            outer_mode text := coalesce(current_setting('mindful.embedding_mode', true), '');
-        begin
-            if (select c.relowner <> current_user::regrole from pg_class c where c.oid = tg_relid) then
-                raise exception using errcode = '55000', message = 'mindful: the table has another owner than when it was attached',
-                    hint = 'Have its former owner detach it, or drop its triggers named remember_*.';
-            end if;
-            -- Whoever writes may have set another tenant, which would be believed if the owner is an application.
-            perform set_config('mindful.tenant', %1$L, true), set_config('mindful.embedding_mode', %5$L, true);
-            if tg_op = 'TRUNCATE' then
-                perform mindful._attachment_delete(%2$L, null);
-            elsif tg_op = 'DELETE' then
-                perform mindful._attachment_delete(%2$L, array(select %3$s from old_rows r));
-            elsif tg_op = 'UPDATE' then
-                perform mindful._attachment_delete(%2$L,
-                    array(select %3$s from old_rows r except select %3$s from new_rows r));
-            end if;
-            if tg_op in ('INSERT', 'UPDATE') then
-                for keys, contents in
-                    select array_agg(key), array_agg(content)
-                    from (select %3$s as key, (%4$s)::text as content, row_number() over () as n from new_rows r) s
-                    group by n / 1000
-                loop
-                    perform mindful._attachment_write(%2$L, keys, contents);
-                end loop;
-            end if;
-            perform set_config('mindful.tenant', outer_tenant, true),
-                set_config('mindful.embedding_mode', outer_mode, true);
-            return null;
-        end
-        $body$, mindful._tenant(), full_name, key, content, mode);
-    -- The last five: a row's key must read the same in every session.
-    execute format($create$
-        create function %I.%I() returns trigger
-        language plpgsql security definer
-        set search_path = pg_catalog, mindful, pg_temp
-        set timezone = 'UTC'
-        set datestyle = 'ISO'
-        set intervalstyle = 'postgres'
-        set extra_float_digits = 1
-        set bytea_output = 'hex'
-        set row_security = on
-        as %L
-        $create$, schema_name, function_name, body);
-    execute format('revoke execute on function %I.%I() from public', schema_name, function_name);
-    foreach event in array array[
-        'remember_inserted after insert on %1$s referencing new table as new_rows',
-        'remember_updated after update on %1$s referencing old table as old_rows new table as new_rows',
-        'remember_deleted after delete on %1$s referencing old table as old_rows',
-        'remember_truncated after truncate on %1$s'
-    ] loop
-        -- A restored row comes with its memory: pg_dump's scripts turn row_security off. Nobody but the owner, and
-        -- who has the owner's rights, keeps the triggers still in this way.
-        execute format('create trigger ' || event || $call$ for each statement
-            when (pg_catalog.current_setting('row_security') = 'on' or not pg_catalog.pg_has_role(%4$L, 'usage'))
-            execute function %2$I.%3$I()$call$, full_name, schema_name, function_name, current_user);
-        execute format('alter trigger %s on %s depends on extension mindful', split_part(event, ' ', 1), full_name);
-    end loop;
-    execute format('alter function %I.%I() depends on extension mindful', schema_name, function_name);
-    insert into mindful.attachment (relation, source, content, mode) values (relation, full_name, content, mode);
-    perform set_config('mindful.embedding_mode', mode, true);
-    for keys, contents in execute format('
-        select array_agg(key), array_agg(content)
-        from (select %s as key, (%s)::text as content, row_number() over () as n from %s r) s
-        group by n / 1000', key, content, full_name)
-    loop
-        perform mindful._attachment_write(full_name, keys, contents);
-    end loop;
-    perform set_config('mindful.embedding_mode', outer_mode, true);
-    select count(*) into remembered from mindful.memory m
-    where m.tenant = mindful._tenant() and m.source = full_name;
-    return remembered;
-end
-$$;
-comment on function memory_attach(regclass, text, text) is
-'Remembers the rows of a table, those it has and those to come: content is an SQL expression over its columns, such as ''subject || body''. Inserts and updates are embedded in one batch a statement, in the same transaction, or with mode async later by a worker (see job_run), so that writers wait for no model; deleted rows, and rows whose expression is NULL or empty, are forgotten. The memories belong to the role that attaches the table, its owner. Returns the number of rows remembered at once. With mode sync writers wait while the rows that are there are embedded. Sessions'' settings do not touch the expression: it is evaluated with time zone UTC and ISO dates, and names functions and operators outside pg_catalog with their schema. A column it names cannot be renamed while the table is attached without breaking the table''s writes. Errors: 42P01 (no such table), 42501 (not its owner), 42P16 (no primary key), 42710 (attached already), 42703 (no such column), 22004, 22023, 42809.';
-
-create function _memory_tenants() returns setof text
-language sql stable parallel safe security invoker
-begin atomic
-    with recursive found as (
-        (select m.tenant from mindful.memory m order by m.tenant limit 1)
-        union all
-        select (select m.tenant from mindful.memory m where m.tenant > f.tenant order by m.tenant limit 1)
-        from found f
-        where f.tenant is not null
-    )
-    select f.tenant from found f where f.tenant is not null;
-end;
-comment on function _memory_tenants() is 'The tenants of the memories that the caller reaches, found one by one through the index.';
-
-create function _embedder(model text) returns text
-language plpgsql stable parallel safe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    found_name text := (select f.name from mindful._model_find('embedder', model) f);
-begin
-    if found_name is null and model is null then
-        perform mindful._raise('55000', 'there is no default embedder',
-            'Register one with mindful.model_register(name, ''embedder'', provider, source).');
-    elsif found_name is null then
-        perform mindful._raise('42704', format('there is no embedder %L', model),
-            'The models that you may use are listed in mindful.model.');
-    end if;
-    return found_name;
-end
-$$;
-comment on function _embedder(text) is 'The name of an embedder, the default one for NULL, or raises 55000 or 42704.';
-
-create function _embedding_sweep(model text) returns bigint
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-set lock_timeout = '1s'
-as $$
-declare
-    embedder text := mindful._embedder(model);
-    swept_tenant text;
-    enqueued bigint;
-    total bigint := 0;
-begin
-    for swept_tenant in select t from mindful._memory_tenants() t loop
-        begin
-            delete from mindful.embedding_job_failed f
-            using mindful.memory m
-            where f.tenant = swept_tenant and m.tenant = f.tenant and m.id = f.id and m.content_hash <> f.content_hash;
-            execute format('
-                insert into mindful.embedding_job (tenant, id, model, content_hash)
-                select m.tenant, m.id, $1, m.content_hash
-                from mindful.memory m
-                where m.tenant = $2
-                    and not exists (select from mindful.%I e
-                        where e.tenant = $2 and e.id = m.id and e.content_hash = m.content_hash)
-                    and not exists (select from mindful.embedding_job_failed f
-                        where f.tenant = $2 and f.id = m.id and f.model = $1 and f.content_hash = m.content_hash)
-                on conflict do nothing', mindful._embedding_table(embedder)) using embedder, swept_tenant;
-            get diagnostics enqueued = row_count;
-            total := total + enqueued;
-        exception when lock_not_available then
-            -- Who holds rows of his own keeps nobody else's from being found.
-            continue;
-        end;
-    end loop;
-    if total > 0 then
-        notify mindful_job;
-    end if;
-    return total;
-end
-$$;
-comment on function _embedding_sweep(text) is 'embedding_sweep for the memories that the caller reaches.';
-
-create function _embedding_sweep_all(model text) returns bigint
-language sql volatile parallel unsafe security definer
-begin atomic
-    select mindful._embedding_sweep(model);
-end;
-comment on function _embedding_sweep_all(text) is 'embedding_sweep for the memories of all tenants.';
-
-create function embedding_sweep(model text default null) returns bigint
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-begin
-    if pg_has_role(current_user, 'mindful_admin', 'usage') then
-        return mindful._embedding_sweep_all(model);
-    end if;
-    return mindful._embedding_sweep(model);
-end
-$$;
-comment on function embedding_sweep(text) is
-'Enqueues the memories that have no embedding by an embedder (NULL: the default one), or one of an earlier text, and returns how many were new to the queue: the caller''s own, or an administrator''s call those of all tenants. So it finds what was restored, replicated, written with row_security off or before there was an embedder, and it fills a new embedder beside the one in use. Dead letters are left alone: see job_retry. Errors: 42704 (no such embedder), 55000 (no default embedder).';
-
-create function _embedding_missing(model text) returns table (memories bigint, missing bigint)
-language plpgsql stable parallel safe security definer
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-begin
-    return query execute format('
-        select count(*), count(*) - count(e.id)
-        from mindful.memory m
-        left join mindful.%I e on e.tenant = m.tenant and e.id = m.id and e.content_hash = m.content_hash',
-        mindful._embedding_table(model));
-end
-$$;
-comment on function _embedding_missing(text) is 'How many memories all tenants have, and how many of them an embedder has not embedded as they are.';
-
-create function _embedding_count() returns table (
-    tenant text,
-    model text,
-    embedded bigint,
-    missing bigint,
-    stale bigint,
-    queued bigint,
-    failed bigint,
-    oldest_wait interval
-)
-language plpgsql stable parallel safe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-#variable_conflict use_column
-declare
-    embedder text;
-begin
-    for embedder in select m.name from mindful.model m where m.kind = 'embedder' order by m.name loop
-        return query execute format('
-            with counted as (
-                select m.tenant, count(*) filter (where e.content_hash = m.content_hash) as embedded,
-                    count(*) filter (where e.id is null) as missing,
-                    count(*) filter (where e.content_hash <> m.content_hash) as stale
-                from mindful.memory m
-                left join mindful.%I e on e.tenant = m.tenant and e.id = m.id
-                group by m.tenant
-            ),
-            waiting as (
-                select j.tenant, count(*) as queued, min(j.enqueued_at) as since
-                from mindful.embedding_job j where j.model = $1 group by j.tenant
-            ),
-            dead as (
-                select f.tenant, count(*) as failed
-                from mindful.embedding_job_failed f where f.model = $1 group by f.tenant
-            )
-            select c.tenant, $1, c.embedded, c.missing, c.stale, coalesce(w.queued, 0), coalesce(d.failed, 0),
-                clock_timestamp() - w.since
-            from counted c left join waiting w on w.tenant = c.tenant left join dead d on d.tenant = c.tenant',
-            mindful._embedding_table(embedder)) using embedder;
-    end loop;
-end
-$$;
-comment on function _embedding_count() is 'The rows of embedding_status for the memories that the caller reaches.';
-
-create function _embedding_count_all() returns table (
-    tenant text,
-    model text,
-    embedded bigint,
-    missing bigint,
-    stale bigint,
-    queued bigint,
-    failed bigint,
-    oldest_wait interval
-)
-language sql stable parallel safe security definer
-begin atomic
-    select * from mindful._embedding_count();
-end;
-comment on function _embedding_count_all() is 'The rows of embedding_status for the memories of all tenants.';
-
-create function _embedding_status() returns table (
-    tenant text,
-    model text,
-    embedded bigint,
-    missing bigint,
-    stale bigint,
-    queued bigint,
-    failed bigint,
-    oldest_wait interval
-)
-language plpgsql stable parallel safe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-begin
-    if mindful._reads_all() then
-        return query select * from mindful._embedding_count_all();
-    else
-        return query select * from mindful._embedding_count();
-    end if;
-end
-$$;
-comment on function _embedding_status() is 'The rows of embedding_status.';
-
-create view embedding_status with (security_invoker = true) as
-select s.tenant, s.model, s.embedded, s.missing, s.stale, s.queued, s.failed, s.oldest_wait
-from mindful._embedding_status() s;
-comment on view embedding_status is
-'How far each embedder has come, by tenant: memories embedded as they are, not embedded, or embedded by an earlier text, jobs that wait and since when the oldest does, and dead letters; for oneself, or for mindful_reader for all. It counts all rows each time.';
-
-create function embedding_compare(query text, models text[] default null, k integer default 5)
-returns table (model text, rank bigint, id bigint, similarity double precision, content text)
-language plpgsql stable parallel restricted security invoker rows 10
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-#variable_conflict use_column
-declare
-    vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
-    embedder text;
-begin
-    perform mindful._text_argument('query', query), mindful._integer_argument('k', k, 1, 1000);
-    for embedder in
-        select mindful._embedder(n)
-        from unnest(coalesce(models, array(select m.name from mindful.model m where m.kind = 'embedder' order by m.name))) n
-    loop
-        return query execute format('
-            select $1, row_number() over (order by n.distance), n.id, 1 - n.distance, m.content
-            from (
-                select e.id, e.embedding operator(%1$s.<=>) $2::%1$s.vector as distance
-                from mindful.%2$I e
-                where e.tenant = %3$L
-                order by e.embedding operator(%1$s.<=>) $2::%1$s.vector
-                limit $3
-            ) n
-            join mindful.memory m on m.tenant = %3$L and m.id = n.id
-            order by 2', vector_schema, mindful._embedding_table(embedder), mindful._tenant())
-        using embedder, mindful.llm_embed(query, embedder)::text, k;
-    end loop;
-end
-$$;
-comment on function embedding_compare(text, text[], integer) is
-'The k memories nearest to a query in each of the named embedders'' spaces (NULL: all that the caller may use), with rank and cosine similarity; similarities of different embedders are not on one scale. SELECT model, array_agg(content ORDER BY rank) FROM embedding_compare(''...'') GROUP BY model shows them side by side. Errors: 22004, 22023, 42704 (no such embedder).';
-
-insert into setting_definition (key, type, low, high, scopes, initial, description, choices) values
-    ('embedding_mode', 'text', null, null, '{global,user}', '"sync"',
-        'When memories are embedded: sync is within the statement that writes them, async later, by a worker.', '{sync,async}'),
-    ('job_attempts', 'integer', 1, 100, '{global}', '5',
-        'How often an embedding is tried before its job becomes a dead letter.', null),
-    ('job_retry_s', 'integer', 0, 3600, '{global}', '10',
-        'How many seconds after its first failure a job is tried again; twice as many after each further one, up to 3600.', null);
-
--- The text's hash is part of the key: a changed text makes a job of its own, and its writer never waits for a worker
--- that has the old one.
-create table embedding_job (
-    tenant text not null default _tenant(),
-    id bigint not null,
-    model text not null references model on delete cascade,
-    content_hash text not null,
-    attempts integer not null default 0 check (attempts >= 0),
-    run_after timestamptz not null default now(),
-    enqueued_at timestamptz not null default now(),
-    last_error text,
-    primary key (tenant, id, model, content_hash),
-    foreign key (tenant, id) references memory on delete cascade
-);
-create index on embedding_job (tenant, run_after);
-comment on table embedding_job is 'Memories that wait to be embedded. A worker holds a job by its row lock, which ends with the worker.';
-comment on column embedding_job.content_hash is 'The text that is to be embedded; a job whose memory has another one by now is dropped.';
-comment on column embedding_job.attempts is 'How often it failed. A cancelled worker is no failure.';
-
-create table embedding_job_failed (
-    tenant text not null default _tenant(),
-    id bigint not null,
-    model text not null references model on delete cascade,
-    content_hash text not null,
-    attempts integer not null,
-    error text not null,
-    enqueued_at timestamptz not null,
-    failed_at timestamptz not null default now(),
-    primary key (tenant, id, model, content_hash),
-    foreign key (tenant, id) references memory on delete cascade
-);
-comment on table embedding_job_failed is 'Dead letters: jobs that failed as often as the setting job_attempts allows. job_retry() puts them back.';
-
-do $do$
-declare
-    relation text;
-begin
-    foreach relation in array array['embedding_job', 'embedding_job_failed'] loop
-        execute pg_catalog.format('alter table mindful.%I enable row level security', relation);
-        execute pg_catalog.format('alter table mindful.%I force row level security', relation);
-        -- Whoever may not use a model cannot have the server run it either.
-        execute pg_catalog.format($$create policy own on mindful.%I using (tenant = (select mindful._tenant()))
-            with check (tenant = (select mindful._tenant())
-                and model in (select m.name from mindful.model m where m.kind = 'embedder'))$$, relation);
-        perform pg_catalog.pg_extension_config_dump('mindful.' || relation, '');
-    end loop;
-end
-$do$;
-
-create function _embedding_mode() returns text
-language sql stable parallel safe security invoker
-begin atomic
-    select coalesce(
-        nullif(pg_catalog.current_setting('mindful.embedding_mode', true), ''),
-        mindful.setting_get('embedding_mode') #>> '{}'
-    );
-end;
-comment on function _embedding_mode() is
-'When what is written now is to be embedded: as the attached table that it comes from says, else the setting embedding_mode.';
-
-create function _memory_enqueue() returns trigger
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    embedder text := (select f.name from mindful._model_find('embedder', null) f);
-    enqueued bigint;
-begin
-    if embedder is null then
-        return null;
-    elsif tg_level = 'ROW' then
-        insert into mindful.embedding_job (tenant, id, model, content_hash)
-        values (new.tenant, new.id, embedder, new.content_hash)
-        on conflict do nothing;
-    else
-        execute format('
-            insert into mindful.embedding_job (tenant, id, model, content_hash)
-            select n.tenant, n.id, $1, n.content_hash
-            from new_rows n
-            where not exists (
-                select from mindful.%I e
-                where e.tenant = n.tenant and e.id = n.id and e.content_hash = n.content_hash
-            )
-            on conflict do nothing', mindful._embedding_table(embedder)) using embedder;
-    end if;
-    get diagnostics enqueued = row_count;
-    if enqueued > 0 then
-        notify mindful_job;
-    end if;
-    return null;
-end
-$$;
-comment on function _memory_enqueue() is
-'Enqueues the new and changed rows of a statement, and tells the workers that listen on the channel mindful_job.';
-
--- pg_dump's scripts turn row_security off: restored rows come with their embeddings.
-create trigger embed_inserted after insert on memory referencing new table as new_rows for each statement
-    when (pg_catalog.current_setting('row_security') = 'on' and mindful._embedding_mode() <> 'async')
-    execute function _memory_embed();
-create trigger embed_updated after update on memory referencing new table as new_rows for each statement
-    when (pg_catalog.current_setting('row_security') = 'on' and mindful._embedding_mode() <> 'async')
-    execute function _memory_embed();
-create trigger enqueue_inserted after insert on memory referencing new table as new_rows for each statement
-    when (pg_catalog.current_setting('row_security') = 'on' and mindful._embedding_mode() = 'async')
-    execute function _memory_enqueue();
-create trigger enqueue_updated after update on memory referencing new table as new_rows for each statement
-    when (pg_catalog.current_setting('row_security') = 'on' and mindful._embedding_mode() = 'async')
-    execute function _memory_enqueue();
--- By row, because a subscription's worker fires no other triggers.
-create trigger enqueue_replicated after insert or update of content on memory for each row
-    when (pg_catalog.current_setting('row_security') = 'on')
-    execute function _memory_enqueue();
-alter table memory disable trigger enqueue_replicated;
-
-create function job_replica_set(enabled boolean default true) returns void
-language plpgsql volatile parallel unsafe security definer
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-begin
-    if enabled is null then
-        perform mindful._raise('22004', 'enabled is null', 'Give true or false.');
-    elsif enabled then
-        alter table mindful.memory enable replica trigger enqueue_replicated;
-    else
-        alter table mindful.memory disable trigger enqueue_replicated;
-    end if;
-end
-$$;
-comment on function job_replica_set(boolean) is
-'Says whether memories that logical replication, or a session with session_replication_role = replica, writes here are enqueued as they come; embedding_sweep() finds them in any case. No model runs in a subscription''s worker. It is off at first, and a restored dump has it off. For administrators. Error 22004: NULL.';
-
-create function _job_take(max_jobs integer)
-returns table (tenant text, id bigint, model text, content_hash text, content text)
-language sql volatile parallel unsafe security invoker
-begin atomic
-    -- Tenants are found one by one through the index, and share a batch: nobody waits behind another's million.
-    with recursive queued as (
-        (select j.tenant from mindful.embedding_job j order by j.tenant limit 1)
-        union all
-        select (select j.tenant from mindful.embedding_job j where j.tenant > q.tenant order by j.tenant limit 1)
-        from queued q
-        where q.tenant is not null
-    ),
-    due as materialized (
-        select q.tenant, greatest(1, max_jobs / pg_catalog.count(*) over ()) as share
-        from queued q
-        where exists (
-            select from mindful.embedding_job j
-            where j.tenant = q.tenant and j.run_after <= (select pg_catalog.clock_timestamp())
-        )
-        order by pg_catalog.random()
-        limit max_jobs
-    )
-    select j.tenant, j.id, j.model, j.content_hash, j.content
-    from due d
-    cross join lateral (
-        select j.tenant, j.id, j.model, j.content_hash, case when m.content_hash = j.content_hash then m.content end as content
-        from mindful.embedding_job j
-        join mindful.memory m on m.tenant = j.tenant and m.id = j.id
-        where j.tenant = d.tenant and j.run_after <= (select pg_catalog.clock_timestamp())
-        order by j.run_after
-        limit d.share
-        -- The memory too, though its text may change: who deletes it waits for the job's end, not across it.
-        for update of j skip locked
-        for key share of m skip locked
-    ) j;
-end;
-comment on function _job_take(integer) is
-'Locks jobs that are due until the transaction ends, of all tenants that the caller reaches in equal shares, and returns them with their texts; NULL is that of a memory which has another text by now.';
-
-create function _job_store(
-    model text,
-    tenant text,
-    ids bigint[],
-    hashes text[],
-    embeddings text[],
-    out stored integer,
-    out error text
-)
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-set lock_timeout = '100ms'
-as $$
-begin
-    -- A memory that somebody is changing now is left out: waiting for him could end in a deadlock.
-    execute format('
-        with current as (
-            select m.tenant, m.id, mindful._vector(k.embedding) as embedding, m.content_hash
-            from rows from (unnest($2), unnest($3), unnest($4)) k (id, content_hash, embedding)
-            join mindful.memory m on m.tenant = $1 and m.id = k.id and m.content_hash = k.content_hash
-            for share of m skip locked
-        )
-        insert into mindful.%I (tenant, id, embedding, content_hash)
-        select tenant, id, embedding, content_hash from current
-        on conflict (tenant, id) do update set embedding = excluded.embedding, content_hash = excluded.content_hash',
-        mindful._embedding_table(model)) using tenant, ids, hashes, embeddings;
-    get diagnostics stored = row_count;
-exception when others then  -- which a cancel is not
-    error := sqlerrm;
-end
-$$;
-comment on function _job_store(text, text, bigint[], text[], text[]) is
-'Stores embeddings of memories of one tenant, as far as they still have the texts of these hashes. Returns how many, or the error for which none is stored.';
-
-create function _job_settle(model text, tenants text[], ids bigint[], hashes text[]) returns bigint
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    settled bigint;
-begin
-    execute format('
-        delete from mindful.embedding_job j
-        using rows from (unnest($2), unnest($3), unnest($4)) k (tenant, id, content_hash)
-        where j.tenant = k.tenant and j.id = k.id and j.model = $1 and j.content_hash = k.content_hash
-            and (
-                exists (select from mindful.%I e
-                    where e.tenant = k.tenant and e.id = k.id and e.content_hash = k.content_hash)
-                or not exists (select from mindful.memory m
-                    where m.tenant = k.tenant and m.id = k.id and m.content_hash = k.content_hash)
-            )', mindful._embedding_table(model)) using model, tenants, ids, hashes;
-    get diagnostics settled = row_count;
-    update mindful.embedding_job j set run_after = clock_timestamp() + interval '1 second'
-    from rows from (unnest(tenants), unnest(ids), unnest(hashes)) k (tenant, id, content_hash)
-    where j.tenant = k.tenant and j.id = k.id and j.model = _job_settle.model and j.content_hash = k.content_hash;
-    return settled;
-end
-$$;
-comment on function _job_settle(text, text[], bigint[], text[]) is
-'Removes jobs that are done, or whose text is gone, and returns how many; the memories of the others are being changed, and are looked at a second later.';
-
-create function _job_fail(model text, tenant text, ids bigint[], hashes text[], error text) returns void
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-set lock_timeout = '100ms'
-as $$
-#variable_conflict use_column
-declare
-    most integer := mindful.setting_get('job_attempts') #>> '{}';
-    retry_s integer := mindful.setting_get('job_retry_s') #>> '{}';
-begin
-    update mindful.embedding_job j
-    set attempts = j.attempts + 1, last_error = left(error, 1000),
-        run_after = clock_timestamp() + make_interval(secs => least(retry_s * 2.0 ^ least(j.attempts, 30), 3600))
-    from rows from (unnest(ids), unnest(hashes)) k (id, content_hash)
-    where j.tenant = _job_fail.tenant and j.id = k.id and j.model = _job_fail.model and j.content_hash = k.content_hash;
-    with dead as (
-        delete from mindful.embedding_job j
-        using rows from (unnest(ids), unnest(hashes)) k (id, content_hash)
-        where j.tenant = _job_fail.tenant and j.id = k.id and j.model = _job_fail.model
-            and j.content_hash = k.content_hash and j.attempts >= most
-        returning j.*
-    )
-    insert into mindful.embedding_job_failed (tenant, id, model, content_hash, attempts, error, enqueued_at)
-    select d.tenant, d.id, d.model, d.content_hash, d.attempts, d.last_error, d.enqueued_at from dead d
-    on conflict (tenant, id, model, content_hash) do update
-        set attempts = excluded.attempts, error = excluded.error, failed_at = excluded.failed_at;
-exception when lock_not_available then
-    -- A tenant that holds a dead letter of his own delays nobody but himself.
-    update mindful.embedding_job j set run_after = clock_timestamp() + interval '1 hour', last_error = left(error, 1000)
-    from rows from (unnest(ids), unnest(hashes)) k (id, content_hash)
-    where j.tenant = _job_fail.tenant and j.id = k.id and j.model = _job_fail.model and j.content_hash = k.content_hash;
-end
-$$;
-comment on function _job_fail(text, text, bigint[], text[], text) is
-'Counts an attempt of jobs of one tenant: they are tried again later and later, and at last become dead letters.';
-
-create type job_outcome as (
-    embedded integer,
-    dropped integer,
-    failed integer
-);
-comment on type job_outcome is 'What a worker did: embeddings stored, jobs there was nothing left to do for, attempts that failed.';
-
-create function _job_run_own(max_jobs integer, max_seconds real) returns job_outcome
-language plpython3u volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.job import job_run_own
-return job_run_own(max_jobs, max_seconds)
-$python$;
-comment on function _job_run_own(integer, real) is 'job_run for the caller''s own jobs.';
-
-create function _job_run_all(max_jobs integer, max_seconds real) returns job_outcome
-language plpython3u volatile parallel unsafe security definer
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.job import job_run_all
-return job_run_all(max_jobs, max_seconds)
-$python$;
-comment on function _job_run_all(integer, real) is
-'job_run for the jobs of all tenants. It runs as the extension''s owner, above row-level security, but tells nothing of what it reads.';
-
-create function job_run(max_jobs integer default 1000, max_seconds real default 60) returns job_outcome
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-begin
-    perform mindful._integer_argument('max_jobs', max_jobs, 1, 1000000);
-    if max_seconds is null then
-        perform mindful._raise('22004', 'max_seconds is null', 'Give a number of seconds.');
-    elsif not max_seconds between 0 and 86400 then
-        perform mindful._raise('22023', format('max_seconds is %s', max_seconds), 'It must be between 0 and 86400.');
-    elsif pg_has_role(current_user, 'mindful_admin', 'usage') then
-        return mindful._job_run_all(max_jobs, max_seconds);
-    end if;
-    return mindful._job_run_own(max_jobs, max_seconds);
-end
-$$;
-comment on function job_run(integer, real) is
-'Embeds memories that wait in embedding_job, up to max_jobs of them or until max_seconds have passed (a batch that has begun is ended), and returns what was done: embedded, dropped (the text was embedded already, or has changed), failed. An administrator''s call works for all tenants in equal shares, a user''s for himself. All is done in the caller''s transaction: job_worker commits in between. Any number of workers may run at once; the jobs of one that is killed go to the next. A text that fails does not keep others of its batch from being embedded; it is tried again after job_retry_s seconds, each time twice as late, and after job_attempts attempts becomes a dead letter. Errors: 22004, 22023.';
-
-create procedure job_worker(max_seconds real default 60, idle boolean default false)
-language plpython3u security invoker
-as $python$
-from mindful.job import job_worker
-return job_worker(max_seconds, idle)
-$python$;
-comment on procedure job_worker(real, boolean) is
-'Runs job_run() batch by batch, each in a transaction of its own, until no job is due or max_seconds have passed; with idle it waits for jobs all that time. Call it outside of any transaction. Errors: 22004, 22023, 55000 (within a transaction).';
-
-create function _job_retry(model text) returns bigint
-language sql volatile parallel unsafe security invoker
-begin atomic
-    with back as (
-        delete from mindful.embedding_job_failed f
-        where _job_retry.model is null or f.model = _job_retry.model
-        returning f.*
-    ),
-    enqueued as (
-        insert into mindful.embedding_job (tenant, id, model, content_hash)
-        select b.tenant, b.id, b.model, b.content_hash from back b
-        on conflict do nothing
-    )
-    select pg_catalog.count(*) from back;
-end;
-comment on function _job_retry(text) is 'Puts the dead letters that the caller reaches back into the queue.';
-
-create function _job_retry_all(model text) returns bigint
-language sql volatile parallel unsafe security definer
-begin atomic
-    select mindful._job_retry(model);
-end;
-comment on function _job_retry_all(text) is 'Puts the dead letters of all tenants back into the queue.';
-
-create function job_retry(model text default null) returns bigint
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-begin
-    if pg_has_role(current_user, 'mindful_admin', 'usage') then
-        return mindful._job_retry_all(model);
-    end if;
-    return mindful._job_retry(model);
-end
-$$;
-comment on function job_retry(text) is
-'Puts dead letters (embedding_job_failed), those of one model or of all (NULL), back into the queue, with no attempt counted, and returns how many: the caller''s own, or an administrator''s call those of all tenants.';
-
-create function job_schedule(schedule text default '* * * * *') returns boolean
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    job text;
-begin
-    if not exists (select from pg_extension e where e.extname = 'pg_cron') then
-        perform mindful._raise('55000', 'the extension pg_cron is not installed in this database',
-            'Install it, or run the worker in another way: mindful worker, or CALL mindful.job_worker().');
-    end if;
-    foreach job in array array['mindful_worker', 'mindful_sweep'] loop
-        if exists (select from cron.job j where j.jobname = job and j.username = current_user) then
-            perform cron.unschedule(job);
-        end if;
-    end loop;
-    if schedule is null then
-        return false;
-    end if;
-    perform cron.schedule('mindful_worker', schedule, 'call mindful.job_worker(max_seconds => 55, idle => true)');
-    perform cron.schedule('mindful_sweep', '17 * * * *', 'select mindful.embedding_sweep()');
-    return true;
-end
-$$;
-comment on function job_schedule(text) is
-'Has pg_cron run a worker at a schedule (crontab''s five fields; NULL ends it), each for 55 seconds, and a sweep every hour, as the calling role: an administrator''s works for all tenants. Returns whether they are scheduled now. Errors: 55000 (no pg_cron), 42501 (no right to the schema cron).';
-
-grant select, insert, update, delete on embedding_job, embedding_job_failed to mindful_user;
-grant select on embedding_status to mindful_user, mindful_reader;
-revoke execute on function
-    model_default_set(text, boolean),
-    _memory_tenants(),
-    _embedder(text),
-    _embedding_sweep(text),
-    _embedding_sweep_all(text),
-    embedding_sweep(text),
-    _embedding_missing(text),
-    _embedding_count(),
-    _embedding_count_all(),
-    _embedding_status(),
-    embedding_compare(text, text[], integer),
-    _embedding_mode(),
-    _memory_enqueue(),
-    job_replica_set(boolean),
-    _job_take(integer),
-    _job_store(text, text, bigint[], text[], text[]),
-    _job_settle(text, text[], bigint[], text[]),
-    _job_fail(text, text, bigint[], text[], text),
-    _job_run_own(integer, real),
-    _job_run_all(integer, real),
-    job_run(integer, real),
-    _job_retry(text),
-    _job_retry_all(text),
-    job_retry(text),
-    job_schedule(text)
-from public;
-revoke execute on procedure job_worker(real, boolean) from public;
-grant execute on function
-    _memory_tenants(),
-    _embedder(text),
-    _embedding_sweep(text),
-    embedding_sweep(text),
-    _embedding_count(),
-    _embedding_status(),
-    embedding_compare(text, text[], integer),
-    _embedding_mode(),
-    _memory_enqueue(),
-    _job_take(integer),
-    _job_store(text, text, bigint[], text[], text[]),
-    _job_settle(text, text[], bigint[], text[]),
-    _job_fail(text, text, bigint[], text[], text),
-    _job_run_own(integer, real),
-    job_run(integer, real),
-    _job_retry(text),
-    job_retry(text),
-    job_schedule(text)
-to mindful_user;
-grant execute on function
-    _embedding_missing(text),
-    _embedding_sweep_all(text),
-    _job_run_all(integer, real),
-    _job_retry_all(text),
-    job_replica_set(boolean),
-    model_default_set(text, boolean),
-    embedding_sweep(text),
-    job_run(integer, real),
-    job_retry(text),
-    job_schedule(text),
-    _integer_argument(text, integer, integer, integer)
-to mindful_admin;
-grant execute on procedure job_worker(real, boolean) to mindful_user, mindful_admin;
-grant execute on function _embedding_status(), _embedding_count_all() to mindful_reader;
-
 -- recall
 drop function memory_recall(text, integer, text[]);
 drop function _memory_lexical(text, integer, text[]);
@@ -3728,8 +2846,10 @@ to mindful_user;
 -- end of recall
 
 -- talk: conversations
+alter table setting_definition add column prompt text;
 comment on column setting_definition.high is 'The largest number, or the number of characters of a text at most.';
 comment on column setting_definition.choices is 'The texts that it can be; NULL: any.';
+comment on column setting_definition.prompt is 'What the model is told of a value (%s). Only such settings are changed by the assistant, when a message asks for it.';
 create or replace function _setting_check(key text, value jsonb, scope text) returns jsonb
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
@@ -3998,6 +3118,250 @@ return session_summarize(session_id, method)
 $python$;
 comment on function session_summarize(uuid, text) is
 'Summarizes what a session''s summaries do not cover yet, each ten turns by a memory of kind summary, and returns how many it made. It points at its turns by memory_evidence, is deleted when one of them is changed or deleted, and is made again by the next call, or after the next reply. Method (NULL: the setting session_summary): extract takes the sentences that tell most, in 100 tokens; model has the default generator write it, and where that names or numbers what the turns do not, takes the sentences after all; off makes none. Errors: 22004, 22023 (no such method), 42704 (no such session of yours), 55000 (no default generator), 57014 (cancelled).';
+
+insert into setting_definition (key, type, high, scopes, initial, description, choices, prompt) values
+    ('assistant_tone', 'text', null, '{global,user,session}', 'null', 'The tone of answers.',
+        '{formal,informal,friendly,neutral}', 'Answer in a %s tone.'),
+    ('answer_length', 'text', null, '{global,user,session}', 'null', 'How long answers are.',
+        '{short,long}', 'Give %s answers.'),
+    ('answer_language', 'text', null, '{global,user,session}', 'null', 'The language of answers.',
+        '{Arabic,Chinese,Czech,Danish,Dutch,English,Finnish,French,German,Greek,Hebrew,Hindi,Hungarian,Indonesian,Italian,Japanese,Korean,Norwegian,Persian,Polish,Portuguese,Romanian,Russian,Spanish,Swedish,Thai,Turkish,Ukrainian,Vietnamese}',
+        'Answer in %s.'),
+    ('user_name', 'text', 60, '{user,session}', 'null', 'What the user wants to be called.', null, 'The user is called %s.');
+insert into setting_definition (key, type, scopes, initial, description) values
+    ('assistant_changes', 'boolean', '{global,user,session}', 'true',
+        'Whether the assistant may change, when a message asks for it, the settings that have a prompt.');
+
+create function _assistant_prompt(session_id uuid, changes jsonb default '{}')
+returns table (key text, line text)
+language sql stable parallel safe security invoker rows 4
+begin atomic
+    select d.key,
+        pg_catalog.format(d.prompt, case when d.choices is null then v.value::text else v.value #>> '{}' end)
+    from mindful.setting_definition d
+    cross join lateral (
+        select coalesce(changes -> d.key, mindful.setting_get(d.key, _assistant_prompt.session_id)) as value
+    ) v
+    where d.prompt is not null and v.value <> 'null'
+    order by d.key;
+end;
+comment on function _assistant_prompt(uuid, jsonb) is
+'What the system prompt says of the settings in force that the model is told of, changes first that are about to be made; a free text as a JSON string.';
+
+create function _assistant_change(key text, value jsonb, scope text, session_id uuid, reason text) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.setting (scope, session_id, key, value, reason, changed_by)
+    select _assistant_change.scope, case when _assistant_change.scope = 'session' then _assistant_change.session_id end,
+        d.key, mindful._setting_check(d.key, _assistant_change.value, _assistant_change.scope),
+        _assistant_change.reason, 'assistant for ' || current_user
+    from mindful.setting_definition d
+    where d.key = _assistant_change.key and d.prompt is not null
+        and _assistant_change.scope = any (array['user', 'session'])
+    returning id;
+end;
+comment on function _assistant_change(text, jsonb, text, uuid, text) is
+'Changes a setting as the user has asked the assistant to, for the reason of these words; nothing but settings that have a prompt.';
+
+create function setting_undo(change_id bigint) returns jsonb
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    undone mindful.setting;
+    newer bigint;
+begin
+    select s.* into undone from mindful.setting s
+    where s.tenant = any (array['', (select mindful._tenant())]) and s.id = change_id;
+    if not found then
+        perform mindful._raise('42704', format('there is no change %s of a setting', coalesce(change_id::text, 'null')),
+            'Changes are listed in mindful.setting.');
+    end if;
+    select max(s.id) into newer from mindful.setting s
+    where s.tenant = undone.tenant and s.key = undone.key and s.scope = undone.scope
+        and s.session_id is not distinct from undone.session_id;
+    if newer > undone.id then
+        perform mindful._raise('55000', format('setting %s was changed again by change %s', undone.key, newer),
+            format('Undo that first, or set it with setting_set(%L, ...).', undone.key));
+    end if;
+    return mindful.setting_set(
+        undone.key,
+        coalesce(
+            (
+                select s.value from mindful.setting s
+                where s.tenant = undone.tenant and s.key = undone.key and s.scope = undone.scope
+                    and s.session_id is not distinct from undone.session_id and s.id < undone.id
+                order by s.id desc limit 1
+            ),
+            'null'
+        ),
+        undone.scope, undone.session_id, format('undo of change %s', undone.id)
+    );
+end
+$$;
+comment on function setting_undo(bigint) is
+'Sets a setting back to what it was in its scope before the change with this id, and returns the value now in force; that is a change too, and can be undone. Errors: 42704 (no such change of yours), 55000 (changed again since), 42501 (global is for mindful_admin).';
+
+insert into setting_definition (key, type, low, high, scopes, initial, description, choices) values
+    ('tools', 'text', null, null, '{user,session}', '"off"',
+        'Which registered functions a chat may call: none (off), those that only read (read), all (write).', '{off,read,write}'),
+    ('tool_calls', 'integer', 1, 8, '{global,user,session}', '1', 'How many functions are called for a message at most.', null),
+    ('tool_timeout_ms', 'integer', 10, 600000, '{global,user,session}', '5000', 'How long one call may take.', null),
+    ('tool_result_tokens', 'integer', 16, 100000, '{global,user,session}', '256',
+        'How much of a function''s result is shown and kept.', null),
+    ('tool_threshold', 'number', -1, 1, '{global,user,session}', '0.3',
+        'Cosine similarity of a message and a function''s description from which on it is called.', null);
+
+create table tool (
+    tenant text not null default _tenant(),
+    name text not null check (name ~ '^[a-z][a-z0-9_]{0,62}$'),
+    function text not null,
+    description text not null check (btrim(description) <> '' and length(description) <= 1000),
+    json_schema jsonb not null check (jsonb_typeof(json_schema) = 'object'),
+    read_only boolean not null default true,
+    registered_by text not null default current_user,
+    created_at timestamptz not null default now(),
+    primary key (tenant, name)
+);
+comment on table tool is 'Functions that a chat may call for its user, where the setting tools allows it.';
+comment on column tool.tenant is 'Whose it is; empty for those that administrators have registered for all.';
+comment on column tool.function is 'The function''s name and argument types; a text, so that upgrades and restores do not depend on it.';
+comment on column tool.read_only is 'Whether it is called in a transaction that cannot write, and undone.';
+alter table tool enable row level security;
+alter table tool force row level security;
+create policy own on tool using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy read_global on tool for select using (tenant = '');
+create policy write_global on tool to mindful_admin using (tenant = '') with check (tenant = '');
+select pg_catalog.pg_extension_config_dump('mindful.tool', '');
+
+create function _tool_function(function text)
+returns table (
+    relation text, arguments jsonb, returns_set boolean, executable boolean, definer boolean, trusted boolean, kind text
+)
+language sql stable parallel safe security invoker rows 1
+begin atomic
+    select pg_catalog.format('%I.%I', n.nspname, p.proname),
+        (
+            select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
+                'name', a.name, 'type', pg_catalog.format_type(a.type, null), 'pseudo', t.typtype = 'p',
+                'required', a.position <= p.pronargs - p.pronargdefaults
+            ) order by a.position), '[]')
+            from (
+                select p.proargnames[u.at] as name, u.type,
+                    pg_catalog.row_number() over (order by u.at) as position
+                from pg_catalog.unnest(coalesce(p.proallargtypes, p.proargtypes::oid[])) with ordinality u (type, at)
+                where coalesce(p.proargmodes[u.at], 'i') in ('i', 'b', 'v')
+            ) a
+            join pg_catalog.pg_type t on t.oid = a.type
+        ),
+        p.proretset,
+        pg_catalog.has_function_privilege(p.oid, 'execute')
+            and pg_catalog.has_schema_privilege(n.oid, 'usage'),
+        p.prosecdef,
+        p.proowner = me.oid or owner.rolsuper or not me.rolsuper and p.proowner = (
+            select d.datdba from pg_catalog.pg_database d where d.datname = pg_catalog.current_database()
+        ),
+        case when p.prokind <> 'f' then 'kind' when p.provariadic <> 0 then 'variadic'
+            when p.prorettype = any ('{trigger,event_trigger,internal}'::regtype[]) then 'result' end
+    from pg_catalog.pg_proc p
+    join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+    join pg_catalog.pg_roles owner on owner.oid = p.proowner
+    join pg_catalog.pg_roles me on me.rolname = current_user
+    where p.oid = pg_catalog.to_regprocedure(function);
+end;
+comment on function _tool_function(text) is
+'A function as the caller may use it as a tool: executable with the caller''s rights, definer if it runs with others'', trusted if it belongs to the caller, a superuser or, unless the caller is one, the database''s owner; kind says why it can be no tool at all.';
+
+create function _tool_insert(
+    name text, function text, description text, json_schema jsonb, read_only boolean, scope text
+) returns text
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.tool (tenant, name, function, description, json_schema, read_only)
+    select case scope when 'global' then '' else mindful._tenant() end, name, function, description, json_schema, read_only
+    on conflict (tenant, name) do update
+    set function = excluded.function, description = excluded.description, json_schema = excluded.json_schema,
+        read_only = excluded.read_only, registered_by = current_user, created_at = pg_catalog.now()
+    returning name;
+end;
+comment on function _tool_insert(text, text, text, jsonb, boolean, text) is 'Enters a tool, or replaces it.';
+
+create function tool_register(
+    name text,
+    function regprocedure,
+    description text,
+    json_schema jsonb default null,
+    read_only boolean default true,
+    scope text default 'user'
+) returns text
+language plpython3u volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.tool import tool_register
+return tool_register(name, function, description, json_schema, read_only, scope)
+$python$;
+comment on function tool_register(text, regprocedure, text, jsonb, boolean, text) is
+'Lets chats call a function where the setting tools allows it, and returns its name; one of the same name is replaced. The description says in a sentence what it does: a message like it leads to a call. The JSON schema of its arguments, an object whose properties are named as they are, is made of their types where none is given; the generator is held to it. A function is called with the rights of the chat''s user, who needs EXECUTE, and with search_path pg_catalog, mindful, pg_temp; it must belong to that user, a superuser or the database''s owner, and not be SECURITY DEFINER. With read_only it runs in a subtransaction that cannot write and is undone. Scope user registers it for the caller, global for all (administrators). Errors: 22004, 22023 (bad name, description, schema or scope), 42809 (not a function that can be a tool), 42501 (not executable or not trusted; global is for mindful_admin).';
+
+create function tool_unregister(name text, scope text default 'user') returns boolean
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with deleted as (
+        delete from mindful.tool t
+        where t.tenant = case scope when 'global' then '' else mindful._tenant() end and t.name = tool_unregister.name
+        returning 1
+    )
+    select exists (select from deleted);
+end;
+comment on function tool_unregister(text, text) is 'Takes a tool back, and tells whether there was one.';
+
+create function _tool_settings(session_id uuid)
+returns table (allowed text, calls integer, timeout_ms integer, result_tokens integer, threshold double precision)
+language sql stable parallel safe security invoker rows 1
+begin atomic
+    select mindful.setting_get('tools', session_id) #>> '{}',
+        mindful.setting_get('tool_calls', session_id)::integer,
+        mindful.setting_get('tool_timeout_ms', session_id)::integer,
+        mindful.setting_get('tool_result_tokens', session_id)::integer,
+        mindful.setting_get('tool_threshold', session_id)::double precision;
+end;
+comment on function _tool_settings(uuid) is 'The settings in force that say whether and how tools are called.';
+
+create function _tool_available(writing boolean)
+returns table (
+    name text, description text, json_schema jsonb, read_only boolean, relation text, arguments jsonb, returns_set boolean
+)
+language sql stable parallel safe security invoker
+begin atomic
+    select t.name, t.description, t.json_schema, t.read_only, f.relation, f.arguments, f.returns_set
+    from (
+        select distinct on (o.name) o.* from mindful.tool o
+        where o.tenant = any (array['', (select mindful._tenant())])
+        order by o.name, o.tenant desc
+    ) t
+    cross join lateral mindful._tool_function(t.function) f
+    where (t.read_only or writing) and f.executable and f.trusted and not f.definer and f.kind is null
+    order by t.name;
+end;
+comment on function _tool_available(boolean) is
+'The tools that the caller may use now, with what is needed to call them; one''s own goes before one of all of the same name.';
+
+create function _tool_run(statement text, arguments jsonb, read_only boolean) returns jsonb
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    result jsonb;
+begin
+    if read_only then
+        -- In force until the subtransaction ends that this statement is in; nothing within can lift it.
+        perform set_config('transaction_read_only', 'on', true);
+    end if;
+    execute statement into result using arguments;
+    return result;
+end
+$$;
+comment on function _tool_run(text, jsonb, boolean) is 'Runs the statement of a tool''s call, and lets it write nothing with read_only.';
 revoke execute on function
     _core_memory(),
     _memory_shown(bigint[]),
@@ -4009,7 +3373,17 @@ revoke execute on function
     _recap_delete(text, uuid, integer[]),
     _recap_forget(),
     _recap_shown(uuid, integer),
-    session_summarize(uuid, text)
+    session_summarize(uuid, text),
+    _assistant_prompt(uuid, jsonb),
+    _assistant_change(text, jsonb, text, uuid, text),
+    setting_undo(bigint),
+    _tool_function(text),
+    _tool_insert(text, text, text, jsonb, boolean, text),
+    tool_register(text, regprocedure, text, jsonb, boolean, text),
+    tool_unregister(text, text),
+    _tool_settings(uuid),
+    _tool_available(boolean),
+    _tool_run(text, jsonb, boolean)
 from public;
 grant execute on function
     _core_memory(),
@@ -4022,8 +3396,26 @@ grant execute on function
     _recap_delete(text, uuid, integer[]),
     _recap_forget(),
     _recap_shown(uuid, integer),
-    session_summarize(uuid, text)
+    session_summarize(uuid, text),
+    _assistant_prompt(uuid, jsonb),
+    _assistant_change(text, jsonb, text, uuid, text),
+    setting_undo(bigint),
+    _tool_function(text),
+    _tool_insert(text, text, text, jsonb, boolean, text),
+    tool_register(text, regprocedure, text, jsonb, boolean, text),
+    tool_unregister(text, text),
+    _tool_settings(uuid),
+    _tool_available(boolean),
+    _tool_run(text, jsonb, boolean)
 to mindful_user;
+grant execute on function
+    setting_undo(bigint),
+    tool_register(text, regprocedure, text, jsonb, boolean, text),
+    tool_unregister(text, text),
+    _tool_function(text),
+    _tool_insert(text, text, text, jsonb, boolean, text)
+to mindful_admin;
+grant select, insert, update, delete on tool to mindful_user, mindful_admin;
 
 -- document
 comment on column memory.source_key is 'Which part of the source this is: a chunk''s hash, a row''s primary key.';
@@ -5086,379 +4478,6 @@ grant execute on function
     _import_rows(regclass, text, text[], text, bigint[], bigint[]),
     memory_import(regclass)
 to mindful_user;
-
--- talk: conversations
-alter table setting_definition add column choices text[], add column prompt text;
-comment on column setting_definition.high is 'The largest number, or the number of characters of a text at most.';
-comment on column setting_definition.choices is 'The texts that it can be; NULL: any.';
-comment on column setting_definition.prompt is 'What the model is told of a value (%s). Only such settings are changed by the assistant, when a message asks for it.';
-create or replace function _setting_check(key text, value jsonb, scope text) returns jsonb
-language plpgsql stable parallel safe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    defined mindful.setting_definition;
-    found_type text := jsonb_typeof(value);
-begin
-    select d.* into defined from mindful.setting_definition d where d.key = _setting_check.key;
-    if not found then
-        perform mindful._raise('42704', format('there is no setting %s', coalesce(quote_literal(key), 'null')),
-            'Settings are listed in mindful.setting_definition.');
-    elsif scope is null or scope <> all (defined.scopes) then
-        perform mindful._raise('22023', format('setting %s has no scope %s', key, coalesce(quote_literal(scope), 'null')),
-            format('Its scopes are %s.', array_to_string(defined.scopes, ', ')));
-    elsif value is null or found_type = 'null' then
-        return 'null';
-    elsif found_type <> (case defined.type when 'integer' then 'number' when 'text' then 'string' else defined.type end)
-        or defined.type = 'integer' and (value #>> '{}')::numeric % 1 <> 0
-    then
-        perform mindful._raise('22023', format('setting %s is %s', key, value), format('It must be of type %s.', defined.type));
-    elsif found_type = 'number' and not (value #>> '{}')::numeric between defined.low and defined.high then
-        perform mindful._raise('22023', format('setting %s is %s', key, value),
-            format('It must be between %s and %s.', defined.low, defined.high));
-    elsif value #>> '{}' <> all (defined.choices) then
-        perform mindful._raise('22023', format('setting %s is %s', key, value),
-            format('It must be one of %s.', array_to_string(defined.choices, ', ')));
-    elsif found_type = 'string' and length(value #>> '{}') > defined.high then
-        perform mindful._raise('22023', format('setting %s has %s characters', key, length(value #>> '{}')),
-            format('It must have %s at most.', defined.high));
-    end if;
-    return value;
-end
-$$;
-create or replace function _session_turns(session_id uuid, turns integer)
-returns table (id bigint, turn integer, role text, content text)
-language sql stable parallel safe security invoker
-begin atomic
-    select m.id, m.turn, m.role, m.content
-    from mindful.memory m
-    where m.tenant = (select mindful._tenant()) and m.session_id = _session_turns.session_id and m.turn > 0
-    order by m.turn desc
-    limit turns;
-end;
-create or replace function _session_shown_from(session_id uuid, model text) returns integer
-language sql stable parallel safe security invoker
-begin atomic
-    select case
-        when pg_catalog.jsonb_typeof(m.metadata -> 'shown_from') = 'number'
-            and (m.metadata -> 'shown_from')::numeric between 1 and 2147483647
-            then (m.metadata -> 'shown_from')::integer
-    end
-    from mindful.memory m
-    where m.tenant = (select mindful._tenant()) and m.session_id = _session_shown_from.session_id
-        and m.turn > 0 and m.role = 'assistant' and m.metadata ->> 'model' = _session_shown_from.model
-    order by m.turn desc
-    limit 1;
-end;
-drop function session_context(uuid, text, text, integer, integer);
-
-create function session_summarize(session_id uuid, method text default null) returns integer
-language plpython3u volatile parallel unsafe security invoker cost 100000
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.recap import session_summarize
-return session_summarize(session_id, method)
-$python$;
-comment on function session_summarize(uuid, text) is
-'Summarizes what a session''s summaries do not cover yet, each ten turns by a memory of kind summary, and returns how many it made. It points at its turns by memory_evidence, is deleted when one of them is changed or deleted, and is made again by the next call, or after the next reply. Method (NULL: the setting session_summary): extract takes the sentences that tell most, in 100 tokens; model has the default generator write it, and where that names or numbers what the turns do not, takes the sentences after all; off makes none. Errors: 22004, 22023 (no such method), 42704 (no such session of yours), 55000 (no default generator), 57014 (cancelled).';
-
-insert into setting_definition (key, type, high, scopes, initial, description, choices, prompt) values
-    ('assistant_tone', 'text', null, '{global,user,session}', 'null', 'The tone of answers.',
-        '{formal,informal,friendly,neutral}', 'Answer in a %s tone.'),
-    ('answer_length', 'text', null, '{global,user,session}', 'null', 'How long answers are.',
-        '{short,long}', 'Give %s answers.'),
-    ('answer_language', 'text', null, '{global,user,session}', 'null', 'The language of answers.',
-        '{Arabic,Chinese,Czech,Danish,Dutch,English,Finnish,French,German,Greek,Hebrew,Hindi,Hungarian,Indonesian,Italian,Japanese,Korean,Norwegian,Persian,Polish,Portuguese,Romanian,Russian,Spanish,Swedish,Thai,Turkish,Ukrainian,Vietnamese}',
-        'Answer in %s.'),
-    ('user_name', 'text', 60, '{user,session}', 'null', 'What the user wants to be called.', null, 'The user is called %s.');
-insert into setting_definition (key, type, scopes, initial, description) values
-    ('assistant_changes', 'boolean', '{global,user,session}', 'true',
-        'Whether the assistant may change, when a message asks for it, the settings that have a prompt.');
-
-create function _assistant_prompt(session_id uuid, changes jsonb default '{}')
-returns table (key text, line text)
-language sql stable parallel safe security invoker rows 4
-begin atomic
-    select d.key,
-        pg_catalog.format(d.prompt, case when d.choices is null then v.value::text else v.value #>> '{}' end)
-    from mindful.setting_definition d
-    cross join lateral (
-        select coalesce(changes -> d.key, mindful.setting_get(d.key, _assistant_prompt.session_id)) as value
-    ) v
-    where d.prompt is not null and v.value <> 'null'
-    order by d.key;
-end;
-comment on function _assistant_prompt(uuid, jsonb) is
-'What the system prompt says of the settings in force that the model is told of, changes first that are about to be made; a free text as a JSON string.';
-
-create function _assistant_change(key text, value jsonb, scope text, session_id uuid, reason text) returns bigint
-language sql volatile parallel unsafe security invoker
-begin atomic
-    insert into mindful.setting (scope, session_id, key, value, reason, changed_by)
-    select _assistant_change.scope, case when _assistant_change.scope = 'session' then _assistant_change.session_id end,
-        d.key, mindful._setting_check(d.key, _assistant_change.value, _assistant_change.scope),
-        _assistant_change.reason, 'assistant for ' || current_user
-    from mindful.setting_definition d
-    where d.key = _assistant_change.key and d.prompt is not null
-        and _assistant_change.scope = any (array['user', 'session'])
-    returning id;
-end;
-comment on function _assistant_change(text, jsonb, text, uuid, text) is
-'Changes a setting as the user has asked the assistant to, for the reason of these words; nothing but settings that have a prompt.';
-
-create function setting_undo(change_id bigint) returns jsonb
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    undone mindful.setting;
-    newer bigint;
-begin
-    select s.* into undone from mindful.setting s
-    where s.tenant = any (array['', (select mindful._tenant())]) and s.id = change_id;
-    if not found then
-        perform mindful._raise('42704', format('there is no change %s of a setting', coalesce(change_id::text, 'null')),
-            'Changes are listed in mindful.setting.');
-    end if;
-    select max(s.id) into newer from mindful.setting s
-    where s.tenant = undone.tenant and s.key = undone.key and s.scope = undone.scope
-        and s.session_id is not distinct from undone.session_id;
-    if newer > undone.id then
-        perform mindful._raise('55000', format('setting %s was changed again by change %s', undone.key, newer),
-            format('Undo that first, or set it with setting_set(%L, ...).', undone.key));
-    end if;
-    return mindful.setting_set(
-        undone.key,
-        coalesce(
-            (
-                select s.value from mindful.setting s
-                where s.tenant = undone.tenant and s.key = undone.key and s.scope = undone.scope
-                    and s.session_id is not distinct from undone.session_id and s.id < undone.id
-                order by s.id desc limit 1
-            ),
-            'null'
-        ),
-        undone.scope, undone.session_id, format('undo of change %s', undone.id)
-    );
-end
-$$;
-comment on function setting_undo(bigint) is
-'Sets a setting back to what it was in its scope before the change with this id, and returns the value now in force; that is a change too, and can be undone. Errors: 42704 (no such change of yours), 55000 (changed again since), 42501 (global is for mindful_admin).';
-
-insert into setting_definition (key, type, low, high, scopes, initial, description, choices) values
-    ('tools', 'text', null, null, '{user,session}', '"off"',
-        'Which registered functions a chat may call: none (off), those that only read (read), all (write).', '{off,read,write}'),
-    ('tool_calls', 'integer', 1, 8, '{global,user,session}', '1', 'How many functions are called for a message at most.', null),
-    ('tool_timeout_ms', 'integer', 10, 600000, '{global,user,session}', '5000', 'How long one call may take.', null),
-    ('tool_result_tokens', 'integer', 16, 100000, '{global,user,session}', '256',
-        'How much of a function''s result is shown and kept.', null),
-    ('tool_threshold', 'number', -1, 1, '{global,user,session}', '0.3',
-        'Cosine similarity of a message and a function''s description from which on it is called.', null);
-
-create table tool (
-    tenant text not null default _tenant(),
-    name text not null check (name ~ '^[a-z][a-z0-9_]{0,62}$'),
-    function text not null,
-    description text not null check (btrim(description) <> '' and length(description) <= 1000),
-    json_schema jsonb not null check (jsonb_typeof(json_schema) = 'object'),
-    read_only boolean not null default true,
-    registered_by text not null default current_user,
-    created_at timestamptz not null default now(),
-    primary key (tenant, name)
-);
-comment on table tool is 'Functions that a chat may call for its user, where the setting tools allows it.';
-comment on column tool.tenant is 'Whose it is; empty for those that administrators have registered for all.';
-comment on column tool.function is 'The function''s name and argument types; a text, so that upgrades and restores do not depend on it.';
-comment on column tool.read_only is 'Whether it is called in a transaction that cannot write, and undone.';
-alter table tool enable row level security;
-alter table tool force row level security;
-create policy own on tool using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
-create policy read_global on tool for select using (tenant = '');
-create policy write_global on tool to mindful_admin using (tenant = '') with check (tenant = '');
-select pg_catalog.pg_extension_config_dump('mindful.tool', '');
-
-create function _tool_function(function text)
-returns table (
-    relation text, arguments jsonb, returns_set boolean, executable boolean, definer boolean, trusted boolean, kind text
-)
-language sql stable parallel safe security invoker rows 1
-begin atomic
-    select pg_catalog.format('%I.%I', n.nspname, p.proname),
-        (
-            select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
-                'name', a.name, 'type', pg_catalog.format_type(a.type, null), 'pseudo', t.typtype = 'p',
-                'required', a.position <= p.pronargs - p.pronargdefaults
-            ) order by a.position), '[]')
-            from (
-                select p.proargnames[u.at] as name, u.type,
-                    pg_catalog.row_number() over (order by u.at) as position
-                from pg_catalog.unnest(coalesce(p.proallargtypes, p.proargtypes::oid[])) with ordinality u (type, at)
-                where coalesce(p.proargmodes[u.at], 'i') in ('i', 'b', 'v')
-            ) a
-            join pg_catalog.pg_type t on t.oid = a.type
-        ),
-        p.proretset,
-        pg_catalog.has_function_privilege(p.oid, 'execute')
-            and pg_catalog.has_schema_privilege(n.oid, 'usage'),
-        p.prosecdef,
-        p.proowner = me.oid or owner.rolsuper or not me.rolsuper and p.proowner = (
-            select d.datdba from pg_catalog.pg_database d where d.datname = pg_catalog.current_database()
-        ),
-        case when p.prokind <> 'f' then 'kind' when p.provariadic <> 0 then 'variadic'
-            when p.prorettype = any ('{trigger,event_trigger,internal}'::regtype[]) then 'result' end
-    from pg_catalog.pg_proc p
-    join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-    join pg_catalog.pg_roles owner on owner.oid = p.proowner
-    join pg_catalog.pg_roles me on me.rolname = current_user
-    where p.oid = pg_catalog.to_regprocedure(function);
-end;
-comment on function _tool_function(text) is
-'A function as the caller may use it as a tool: executable with the caller''s rights, definer if it runs with others'', trusted if it belongs to the caller, a superuser or, unless the caller is one, the database''s owner; kind says why it can be no tool at all.';
-
-create function _tool_insert(
-    name text, function text, description text, json_schema jsonb, read_only boolean, scope text
-) returns text
-language sql volatile parallel unsafe security invoker
-begin atomic
-    insert into mindful.tool (tenant, name, function, description, json_schema, read_only)
-    select case scope when 'global' then '' else mindful._tenant() end, name, function, description, json_schema, read_only
-    on conflict (tenant, name) do update
-    set function = excluded.function, description = excluded.description, json_schema = excluded.json_schema,
-        read_only = excluded.read_only, registered_by = current_user, created_at = pg_catalog.now()
-    returning name;
-end;
-comment on function _tool_insert(text, text, text, jsonb, boolean, text) is 'Enters a tool, or replaces it.';
-
-create function tool_register(
-    name text,
-    function regprocedure,
-    description text,
-    json_schema jsonb default null,
-    read_only boolean default true,
-    scope text default 'user'
-) returns text
-language plpython3u volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.tool import tool_register
-return tool_register(name, function, description, json_schema, read_only, scope)
-$python$;
-comment on function tool_register(text, regprocedure, text, jsonb, boolean, text) is
-'Lets chats call a function where the setting tools allows it, and returns its name; one of the same name is replaced. The description says in a sentence what it does: a message like it leads to a call. The JSON schema of its arguments, an object whose properties are named as they are, is made of their types where none is given; the generator is held to it. A function is called with the rights of the chat''s user, who needs EXECUTE, and with search_path pg_catalog, mindful, pg_temp; it must belong to that user, a superuser or the database''s owner, and not be SECURITY DEFINER. With read_only it runs in a subtransaction that cannot write and is undone. Scope user registers it for the caller, global for all (administrators). Errors: 22004, 22023 (bad name, description, schema or scope), 42809 (not a function that can be a tool), 42501 (not executable or not trusted; global is for mindful_admin).';
-
-create function tool_unregister(name text, scope text default 'user') returns boolean
-language sql volatile parallel unsafe security invoker
-begin atomic
-    with deleted as (
-        delete from mindful.tool t
-        where t.tenant = case scope when 'global' then '' else mindful._tenant() end and t.name = tool_unregister.name
-        returning 1
-    )
-    select exists (select from deleted);
-end;
-comment on function tool_unregister(text, text) is 'Takes a tool back, and tells whether there was one.';
-
-create function _tool_settings(session_id uuid)
-returns table (allowed text, calls integer, timeout_ms integer, result_tokens integer, threshold double precision)
-language sql stable parallel safe security invoker rows 1
-begin atomic
-    select mindful.setting_get('tools', session_id) #>> '{}',
-        mindful.setting_get('tool_calls', session_id)::integer,
-        mindful.setting_get('tool_timeout_ms', session_id)::integer,
-        mindful.setting_get('tool_result_tokens', session_id)::integer,
-        mindful.setting_get('tool_threshold', session_id)::double precision;
-end;
-comment on function _tool_settings(uuid) is 'The settings in force that say whether and how tools are called.';
-
-create function _tool_available(writing boolean)
-returns table (
-    name text, description text, json_schema jsonb, read_only boolean, relation text, arguments jsonb, returns_set boolean
-)
-language sql stable parallel safe security invoker
-begin atomic
-    select t.name, t.description, t.json_schema, t.read_only, f.relation, f.arguments, f.returns_set
-    from (
-        select distinct on (o.name) o.* from mindful.tool o
-        where o.tenant = any (array['', (select mindful._tenant())])
-        order by o.name, o.tenant desc
-    ) t
-    cross join lateral mindful._tool_function(t.function) f
-    where (t.read_only or writing) and f.executable and f.trusted and not f.definer and f.kind is null
-    order by t.name;
-end;
-comment on function _tool_available(boolean) is
-'The tools that the caller may use now, with what is needed to call them; one''s own goes before one of all of the same name.';
-
-create function _tool_run(statement text, arguments jsonb, read_only boolean) returns jsonb
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    result jsonb;
-begin
-    if read_only then
-        -- In force until the subtransaction ends that this statement is in; nothing within can lift it.
-        perform set_config('transaction_read_only', 'on', true);
-    end if;
-    execute statement into result using arguments;
-    return result;
-end
-$$;
-comment on function _tool_run(text, jsonb, boolean) is 'Runs the statement of a tool''s call, and lets it write nothing with read_only.';
-revoke execute on function
-    _core_memory(),
-    _memory_shown(bigint[]),
-    session_context(uuid, text, text, integer, integer),
-    _recap_source(uuid),
-    _recap_turns(uuid, integer, integer),
-    _recap_missing(uuid, integer, integer),
-    _recap_write(uuid, integer, integer, text, text, bigint[], text[], text[]),
-    _recap_delete(text, uuid, integer[]),
-    _recap_forget(),
-    _recap_shown(uuid, integer),
-    session_summarize(uuid, text),
-    _assistant_prompt(uuid, jsonb),
-    _assistant_change(text, jsonb, text, uuid, text),
-    setting_undo(bigint),
-    _tool_function(text),
-    _tool_insert(text, text, text, jsonb, boolean, text),
-    tool_register(text, regprocedure, text, jsonb, boolean, text),
-    tool_unregister(text, text),
-    _tool_settings(uuid),
-    _tool_available(boolean),
-    _tool_run(text, jsonb, boolean)
-from public;
-grant execute on function
-    _core_memory(),
-    _memory_shown(bigint[]),
-    session_context(uuid, text, text, integer, integer),
-    _recap_source(uuid),
-    _recap_turns(uuid, integer, integer),
-    _recap_missing(uuid, integer, integer),
-    _recap_write(uuid, integer, integer, text, text, bigint[], text[], text[]),
-    _recap_delete(text, uuid, integer[]),
-    _recap_forget(),
-    _recap_shown(uuid, integer),
-    session_summarize(uuid, text),
-    _assistant_prompt(uuid, jsonb),
-    _assistant_change(text, jsonb, text, uuid, text),
-    setting_undo(bigint),
-    _tool_function(text),
-    _tool_insert(text, text, text, jsonb, boolean, text),
-    tool_register(text, regprocedure, text, jsonb, boolean, text),
-    tool_unregister(text, text),
-    _tool_settings(uuid),
-    _tool_available(boolean),
-    _tool_run(text, jsonb, boolean)
-to mindful_user;
-grant execute on function
-    setting_undo(bigint),
-    tool_register(text, regprocedure, text, jsonb, boolean, text),
-    tool_unregister(text, text),
-    _tool_function(text),
-    _tool_insert(text, text, text, jsonb, boolean, text)
-to mindful_admin;
-grant select, insert, update, delete on tool to mindful_user, mindful_admin;
 
 -- duplicate
 alter function _array_elements(text, jsonb, text[]) rows 10;

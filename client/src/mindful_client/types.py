@@ -124,11 +124,6 @@ class ImportChange:
     links: int
     evidence: int
     accesses: int
-    model: str
-    rank: int
-    id: int
-    similarity: float
-    content: str
 
 
 @dataclass(frozen=True)
