@@ -7,7 +7,7 @@ grant insert, update, delete on model to mindful_admin;
 grant select, insert, update, delete on session, memory, memory_term, memory_count, memory_access, memory_link,
     memory_evidence, attachment to mindful_user;
 -- Records of what happened are added to and read, never changed.
-grant select, insert on generation, review to mindful_user;
+grant select, insert on generation, review, forget_receipt to mindful_user;
 -- A row that the server has not sealed is refused, so its tenant may do with the cache what it likes.
 grant select, insert, delete on kv_state to mindful_user;
 grant select on conversation, memory_overview, model_usage, confidence_daily to mindful_user;
@@ -23,13 +23,15 @@ revoke execute on function
     model_register(text, text, text, text, jsonb, text[]),
     model_default_set(text),
     _embedding_table_create(text, integer),
-    memory_index_create(text, text)
+    memory_index_create(text, text),
+    retention_run_all()
 from mindful_user;
 grant execute on function
     model_register(text, text, text, text, jsonb, text[]),
     model_default_set(text),
     _embedding_table_create(text, integer),
     memory_index_create(text, text),
+    retention_run_all(),
     _embedding_table(text),
     _model_find(text, text),
     _raise(text, text, text),

@@ -9,6 +9,7 @@ TABLES = (
     "memory",
     "memory_term",
     "memory_count",
+    "forget_receipt",
     "memory_evidence",
     "memory_link",
     "memory_embedding_all_minilm_l6_v2",
@@ -32,6 +33,7 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
     ana.execute("select self_review(%s, %s)", (*(row or ()), SCRIPTED_GENERATOR))
     ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")
     ana.execute("select memory_link_insert(max(id), min(id), 'about') from memory")
+    ana.execute("select memory_forget(array[memory_insert('Forgotten.')])")
     return ana
 
 

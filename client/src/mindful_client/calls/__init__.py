@@ -2,6 +2,7 @@
 
 from mindful_client.calls.chat import *  # noqa: F403
 from mindful_client.calls.fact import *  # noqa: F403
+from mindful_client.calls.forget import *  # noqa: F403
 from mindful_client.calls.link import *  # noqa: F403
 from mindful_client.calls.llm import *  # noqa: F403
 from mindful_client.calls.memory import *  # noqa: F403
