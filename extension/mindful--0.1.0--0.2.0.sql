@@ -1191,7 +1191,7 @@ begin
         execute format('select count(*) from mindful.%I t where t.tenant = $1 and (%s)', reached.relation, reached.condition)
         into counted using mindful._tenant(), ids, sessions;
         if counted > 0 or reached.is_root then
-            return next (null, reached.relation, reached.action, counted)::mindful.forget_count;
+            return query select null::bigint, reached.relation, reached.action, counted;
         end if;
     end loop;
     return query
@@ -1316,17 +1316,17 @@ begin
                 and starts_with(m.content, s.title)
         );
     get diagnostics changed = row_count;
-    return next (null, 'session', 'changed', changed)::mindful.forget_count;
+    return query select null::bigint, 'session', 'changed', changed;
     for n in 1 .. cardinality(ids) by 10000 loop
         delete from mindful.memory m
         where m.tenant = (select mindful._tenant()) and m.id = any (ids[n:n + 9999]);
     end loop;
     delete from mindful.session s where s.tenant = (select mindful._tenant()) and s.session_id = any (sessions);
     select count(*), array_agg(distinct r.session_id) into changed, replies from mindful._forget_replies(ids) r;
-    return next (null, 'memory', 'changed', changed)::mindful.forget_count;
+    return query select null::bigint, 'memory', 'changed', changed;
     delete from mindful.kv_state k where k.tenant = (select mindful._tenant()) and k.session_id = any (showed || replies);
     get diagnostics changed = row_count;
-    return next (null, 'kv_state', 'deleted', changed)::mindful.forget_count;
+    return query select null::bigint, 'kv_state', 'deleted', changed;
 end
 $$;
 comment on function _forget_delete(bigint[], uuid[]) is
@@ -1339,15 +1339,18 @@ as $$
 #variable_conflict use_column
 declare
     is_request boolean := scope not in ('prune', 'retention');
-    receipt mindful.forget_receipt;
-    counts jsonb;
+    salt text := gen_random_uuid();
+    hashes text[] := '{}';
     runs text[] := '{}';
+    mentions jsonb := '[]';
+    counts jsonb;
+    receipt_id bigint;
 begin
-    receipt.salt := gen_random_uuid();
-    receipt.mentions := '[]';
     if is_request then
-        select array_agg(distinct mindful._forget_hash(receipt.salt, m.content)) into receipt.hashes
-        from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = any (_forget.ids);
+        hashes := array(
+            select distinct mindful._forget_hash(salt, m.content)
+            from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = any (_forget.ids)
+        );
         runs := array(
             select distinct r.run
             from mindful.memory m, mindful._runs(m.content) r
@@ -1357,12 +1360,12 @@ begin
     counts := (select coalesce(jsonb_agg(to_jsonb(c) - 'receipt_id'), '[]') from mindful._forget_counts(ids, sessions) c)
         || (select coalesce(jsonb_agg(to_jsonb(c) - 'receipt_id'), '[]') from mindful._forget_delete(ids, sessions) c where c.rows > 0);
     if is_request then
-        receipt.mentions := mindful._forget_mentions(runs, receipt.salt);
+        mentions := mindful._forget_mentions(runs, salt);
         counts := counts || (
             select coalesce(jsonb_agg(to_jsonb(c)), '[]')
             from (
                 select m ->> 'relation' as relation, 'mention' as action, count(*) as rows
-                from jsonb_array_elements(receipt.mentions) m group by 1
+                from jsonb_array_elements(mentions) m group by 1
             ) c
         );
     end if;
@@ -1370,9 +1373,9 @@ begin
         raise exception using errcode = 'MF001', message = 'mindful: a dry run ends here', detail = counts::text;
     end if;
     insert into mindful.forget_receipt (scope, memory_ids, salt, hashes, counts, mentions)
-    values (scope, _forget.ids, receipt.salt, coalesce(receipt.hashes, '{}'), counts, receipt.mentions)
-    returning id into receipt.id;
-    return query select receipt.id, c.relation, c.action, c.rows
+    values (scope, _forget.ids, salt, hashes, counts, mentions)
+    returning id into receipt_id;
+    return query select receipt_id, c.relation, c.action, c.rows
         from jsonb_to_recordset(counts) c (relation text, action text, rows bigint);
 exception when sqlstate 'MF001' then
     get stacked diagnostics counts = pg_exception_detail;
@@ -1544,41 +1547,82 @@ comment on function _reference_columns() is
 create type forget_finding as (relation text, column_name text, key jsonb, finding text);
 comment on type forget_finding is 'A row that still has to do with what was forgotten.';
 
+create function _memory_holding(runs text[]) returns bigint[]
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+begin
+    return array(
+        with word as materialized (
+            select distinct r.run, w.lexeme from unnest(runs) r (run), string_to_table(r.run, ' ') w (lexeme)
+        ),
+        holder as materialized (
+            select jsonb_object_agg(w.lexeme, t.holders) as holders
+            from (select distinct lexeme from word) w
+            cross join lateral (
+                select count(*) as holders
+                from (
+                    select from mindful.memory_term t
+                    where t.tenant = (select mindful._tenant()) and t.lexeme = w.lexeme limit 1000
+                ) t
+            ) t
+        ),
+        run as materialized (
+            select array_agg(w.lexeme order by w.holders, w.lexeme) as lexemes
+            from (select w.run, w.lexeme, ((select h.holders from holder h) -> w.lexeme)::integer as holders from word w) w
+            group by w.run
+            having min(w.holders) > 0
+        )
+        select distinct p.id
+        from run r
+        cross join lateral (
+            select t.id from mindful.memory_term t
+            where t.tenant = (select mindful._tenant()) and t.lexeme = r.lexemes[1]
+            offset 0
+        ) p
+        where not exists (
+            select from unnest(r.lexemes[2:]) l (lexeme)
+            where not exists (
+                select from mindful.memory_term t
+                where t.tenant = (select mindful._tenant()) and t.lexeme = l.lexeme and t.id = p.id
+            )
+        )
+    );
+end
+$$;
+comment on function _memory_holding(text[]) is
+'The memories that hold all lexemes of one of the runs, wherever they stand: by look-ups in memory_term, the rarest lexeme first.';
+
 create function _forget_mentions(runs text[], salt text) returns jsonb
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
     place record;
+    candidates bigint[];
+    words text[];
     mentions jsonb := '[]';
-    rows_found jsonb;
-    -- Few of many memories share two lexemes with a text; other columns hold few words.
-    candidates constant text := $query$
-        and t.id in (
-            select p.id
-            from (select distinct l.lexeme from unnest($2) r (run), string_to_table(r.run, ' ') l (lexeme)) l
-            join mindful.memory_term p on p.tenant = $1 and p.lexeme = l.lexeme
-            group by p.id
-            having count(*) > 1
-        )$query$;
+    found_rows jsonb;
 begin
     if cardinality(runs) = 0 then
         return mentions;
     end if;
+    candidates := mindful._memory_holding(runs);
+    words := array(select distinct w.lexeme from unnest(runs) r (run), string_to_table(r.run, ' ') w (lexeme));
     for place in select c.relation, c.column_name, c.key from mindful._text_columns() c loop
         execute format($query$
-            select coalesce(jsonb_agg(jsonb_build_object('relation', %1$L, 'column', %2$L, 'key', f.key, 'hash', f.hash)), '[]')
-            from (
-                select distinct %3$s as key, mindful._forget_hash($3, t.%2$I::text) as hash
-                from mindful.%1$I t
-                cross join lateral mindful._runs(t.%2$I::text) r
-                join unnest($2) w (run) on w.run = r.run
-                where t.tenant = $1 and strpos(t.%2$I::text, ' ') > 0 %4$s
-            ) f
+            select coalesce(jsonb_agg(jsonb_build_object('relation', %1$L, 'column', %2$L, 'key', %3$s,
+                'hash', mindful._forget_hash($3, t.%2$I::text))), '[]')
+            from mindful.%1$I t
+            where t.tenant = $1 and %4$s t.%2$I::text ~ '[^[:alnum:]]'  -- two words at least, and one of those
+                and exists (select from unnest(to_tsvector('english', t.%2$I::text)) l where l.lexeme = any ($5))
+                and exists (select from mindful._runs(t.%2$I::text) r where r.run = any ($2))
             $query$, place.relation, place.column_name, place.key,
-            case when place.relation = 'memory' and place.column_name = 'content' then candidates else '' end)
-        into rows_found using mindful._tenant(), runs, salt;
-        mentions := mentions || rows_found;
+            case when (place.relation, place.column_name) = ('memory', 'content') then 't.id = any ($4) and ' else '' end)
+        into found_rows using mindful._tenant(), runs, salt, candidates, words;
+        mentions := mentions || found_rows;
     end loop;
     return mentions;
 end
@@ -1851,6 +1895,7 @@ revoke execute on function
     _tenant_columns(),
     _text_columns(),
     _reference_columns(),
+    _memory_holding(text[]),
     _forget_mentions(text[], text),
     memory_forget_check(bigint, bigint[]),
     _memory_value(real, text, timestamptz, timestamptz, double precision),
@@ -1875,6 +1920,7 @@ grant execute on function
     _tenant_columns(),
     _text_columns(),
     _reference_columns(),
+    _memory_holding(text[]),
     _forget_mentions(text[], text),
     memory_forget_check(bigint, bigint[]),
     _memory_value(real, text, timestamptz, timestamptz, double precision),

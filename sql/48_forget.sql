@@ -107,7 +107,7 @@ begin
         execute format('select count(*) from mindful.%I t where t.tenant = $1 and (%s)', reached.relation, reached.condition)
         into counted using mindful._tenant(), ids, sessions;
         if counted > 0 or reached.is_root then
-            return next (null, reached.relation, reached.action, counted)::mindful.forget_count;
+            return query select null::bigint, reached.relation, reached.action, counted;
         end if;
     end loop;
     return query
@@ -232,17 +232,17 @@ begin
                 and starts_with(m.content, s.title)
         );
     get diagnostics changed = row_count;
-    return next (null, 'session', 'changed', changed)::mindful.forget_count;
+    return query select null::bigint, 'session', 'changed', changed;
     for n in 1 .. cardinality(ids) by 10000 loop
         delete from mindful.memory m
         where m.tenant = (select mindful._tenant()) and m.id = any (ids[n:n + 9999]);
     end loop;
     delete from mindful.session s where s.tenant = (select mindful._tenant()) and s.session_id = any (sessions);
     select count(*), array_agg(distinct r.session_id) into changed, replies from mindful._forget_replies(ids) r;
-    return next (null, 'memory', 'changed', changed)::mindful.forget_count;
+    return query select null::bigint, 'memory', 'changed', changed;
     delete from mindful.kv_state k where k.tenant = (select mindful._tenant()) and k.session_id = any (showed || replies);
     get diagnostics changed = row_count;
-    return next (null, 'kv_state', 'deleted', changed)::mindful.forget_count;
+    return query select null::bigint, 'kv_state', 'deleted', changed;
 end
 $$;
 comment on function _forget_delete(bigint[], uuid[]) is
@@ -255,15 +255,18 @@ as $$
 #variable_conflict use_column
 declare
     is_request boolean := scope not in ('prune', 'retention');
-    receipt mindful.forget_receipt;
-    counts jsonb;
+    salt text := gen_random_uuid();
+    hashes text[] := '{}';
     runs text[] := '{}';
+    mentions jsonb := '[]';
+    counts jsonb;
+    receipt_id bigint;
 begin
-    receipt.salt := gen_random_uuid();
-    receipt.mentions := '[]';
     if is_request then
-        select array_agg(distinct mindful._forget_hash(receipt.salt, m.content)) into receipt.hashes
-        from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = any (_forget.ids);
+        hashes := array(
+            select distinct mindful._forget_hash(salt, m.content)
+            from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = any (_forget.ids)
+        );
         runs := array(
             select distinct r.run
             from mindful.memory m, mindful._runs(m.content) r
@@ -273,12 +276,12 @@ begin
     counts := (select coalesce(jsonb_agg(to_jsonb(c) - 'receipt_id'), '[]') from mindful._forget_counts(ids, sessions) c)
         || (select coalesce(jsonb_agg(to_jsonb(c) - 'receipt_id'), '[]') from mindful._forget_delete(ids, sessions) c where c.rows > 0);
     if is_request then
-        receipt.mentions := mindful._forget_mentions(runs, receipt.salt);
+        mentions := mindful._forget_mentions(runs, salt);
         counts := counts || (
             select coalesce(jsonb_agg(to_jsonb(c)), '[]')
             from (
                 select m ->> 'relation' as relation, 'mention' as action, count(*) as rows
-                from jsonb_array_elements(receipt.mentions) m group by 1
+                from jsonb_array_elements(mentions) m group by 1
             ) c
         );
     end if;
@@ -286,9 +289,9 @@ begin
         raise exception using errcode = 'MF001', message = 'mindful: a dry run ends here', detail = counts::text;
     end if;
     insert into mindful.forget_receipt (scope, memory_ids, salt, hashes, counts, mentions)
-    values (scope, _forget.ids, receipt.salt, coalesce(receipt.hashes, '{}'), counts, receipt.mentions)
-    returning id into receipt.id;
-    return query select receipt.id, c.relation, c.action, c.rows
+    values (scope, _forget.ids, salt, hashes, counts, mentions)
+    returning id into receipt_id;
+    return query select receipt_id, c.relation, c.action, c.rows
         from jsonb_to_recordset(counts) c (relation text, action text, rows bigint);
 exception when sqlstate 'MF001' then
     get stacked diagnostics counts = pg_exception_detail;

@@ -88,41 +88,82 @@ comment on function _reference_columns() is
 create type forget_finding as (relation text, column_name text, key jsonb, finding text);
 comment on type forget_finding is 'A row that still has to do with what was forgotten.';
 
+create function _memory_holding(runs text[]) returns bigint[]
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+begin
+    return array(
+        with word as materialized (
+            select distinct r.run, w.lexeme from unnest(runs) r (run), string_to_table(r.run, ' ') w (lexeme)
+        ),
+        holder as materialized (
+            select jsonb_object_agg(w.lexeme, t.holders) as holders
+            from (select distinct lexeme from word) w
+            cross join lateral (
+                select count(*) as holders
+                from (
+                    select from mindful.memory_term t
+                    where t.tenant = (select mindful._tenant()) and t.lexeme = w.lexeme limit 1000
+                ) t
+            ) t
+        ),
+        run as materialized (
+            select array_agg(w.lexeme order by w.holders, w.lexeme) as lexemes
+            from (select w.run, w.lexeme, ((select h.holders from holder h) -> w.lexeme)::integer as holders from word w) w
+            group by w.run
+            having min(w.holders) > 0
+        )
+        select distinct p.id
+        from run r
+        cross join lateral (
+            select t.id from mindful.memory_term t
+            where t.tenant = (select mindful._tenant()) and t.lexeme = r.lexemes[1]
+            offset 0
+        ) p
+        where not exists (
+            select from unnest(r.lexemes[2:]) l (lexeme)
+            where not exists (
+                select from mindful.memory_term t
+                where t.tenant = (select mindful._tenant()) and t.lexeme = l.lexeme and t.id = p.id
+            )
+        )
+    );
+end
+$$;
+comment on function _memory_holding(text[]) is
+'The memories that hold all lexemes of one of the runs, wherever they stand: by look-ups in memory_term, the rarest lexeme first.';
+
 create function _forget_mentions(runs text[], salt text) returns jsonb
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
     place record;
+    candidates bigint[];
+    words text[];
     mentions jsonb := '[]';
-    rows_found jsonb;
-    -- Few of many memories share two lexemes with a text; other columns hold few words.
-    candidates constant text := $query$
-        and t.id in (
-            select p.id
-            from (select distinct l.lexeme from unnest($2) r (run), string_to_table(r.run, ' ') l (lexeme)) l
-            join mindful.memory_term p on p.tenant = $1 and p.lexeme = l.lexeme
-            group by p.id
-            having count(*) > 1
-        )$query$;
+    found_rows jsonb;
 begin
     if cardinality(runs) = 0 then
         return mentions;
     end if;
+    candidates := mindful._memory_holding(runs);
+    words := array(select distinct w.lexeme from unnest(runs) r (run), string_to_table(r.run, ' ') w (lexeme));
     for place in select c.relation, c.column_name, c.key from mindful._text_columns() c loop
         execute format($query$
-            select coalesce(jsonb_agg(jsonb_build_object('relation', %1$L, 'column', %2$L, 'key', f.key, 'hash', f.hash)), '[]')
-            from (
-                select distinct %3$s as key, mindful._forget_hash($3, t.%2$I::text) as hash
-                from mindful.%1$I t
-                cross join lateral mindful._runs(t.%2$I::text) r
-                join unnest($2) w (run) on w.run = r.run
-                where t.tenant = $1 and strpos(t.%2$I::text, ' ') > 0 %4$s
-            ) f
+            select coalesce(jsonb_agg(jsonb_build_object('relation', %1$L, 'column', %2$L, 'key', %3$s,
+                'hash', mindful._forget_hash($3, t.%2$I::text))), '[]')
+            from mindful.%1$I t
+            where t.tenant = $1 and %4$s t.%2$I::text ~ '[^[:alnum:]]'  -- two words at least, and one of those
+                and exists (select from unnest(to_tsvector('english', t.%2$I::text)) l where l.lexeme = any ($5))
+                and exists (select from mindful._runs(t.%2$I::text) r where r.run = any ($2))
             $query$, place.relation, place.column_name, place.key,
-            case when place.relation = 'memory' and place.column_name = 'content' then candidates else '' end)
-        into rows_found using mindful._tenant(), runs, salt;
-        mentions := mentions || rows_found;
+            case when (place.relation, place.column_name) = ('memory', 'content') then 't.id = any ($4) and ' else '' end)
+        into found_rows using mindful._tenant(), runs, salt, candidates, words;
+        mentions := mentions || found_rows;
     end loop;
     return mentions;
 end

@@ -53,7 +53,7 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     ana.execute("insert into memory_access (id) select min(id) from memory")
     ana.execute("select memory_link_insert(min(id), max(id), 'about') from memory")
     ana.execute("select memory_evidence_insert(max(id), min(id), 'Floor 3') from memory")
-    ana.execute("select memory_forget(array[memory_insert('Forgotten.')])")
+    ana.execute("select memory_forget(filter => '{\\"content\\": \\"what nobody said\\"}')")
     rows = rows_of(db)
     assert [table for table, found in rows.items() if not found] == []
 
