@@ -148,6 +148,9 @@ class PruneDetail:
     created_at: datetime
     last_accessed_at: datetime | None
     reason: str
+
+
+@dataclass(frozen=True)
 class JobOutcome:
     """What a worker did: embeddings stored, jobs there was nothing left to do for, attempts that failed."""
 
