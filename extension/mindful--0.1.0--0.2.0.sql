@@ -1456,6 +1456,7 @@ grant execute on function
 to mindful_admin;
 grant execute on procedure job_worker(real, boolean) to mindful_user, mindful_admin;
 grant execute on function _embedding_status(), _embedding_count_all() to mindful_reader;
+
 -- engine
 drop function
     llm_generate(text, text, integer, real, integer, text, text[], boolean),
@@ -1613,6 +1614,7 @@ grant execute on function adapter_register(text, text, text, real, jsonb, text[]
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('model_keep', 'boolean', null, null, '{global,user}', 'true',
         'Whether a connection keeps the models that it has loaded when a transaction ends; where not, it gives their memory back then, and loads them again when it needs them.');
+
 -- fact
 drop function memory_insert(text, text, jsonb, text, text);
 drop function memory_insert_many(jsonb);
@@ -4502,3 +4504,852 @@ grant execute on function
     _memory_supersede(bigint[]),
     _memory_insert_many(jsonb)
 to mindful_user;
+
+-- forget
+-- What refers to a memory does so by a foreign key that cascades, or that sets itself NULL. Nothing else has to be done
+-- for forgetting to reach it: the receipt's counts and the check are read from the catalog.
+
+create table forget_receipt (
+    tenant text not null default _tenant(),
+    id bigint generated always as identity,
+    scope text not null check (scope in ('ids', 'session', 'filter', 'everything', 'prune', 'retention')),
+    forgotten_by text not null default current_user,
+    forgotten_at timestamptz not null default now(),
+    memory_ids bigint[] not null,
+    salt text not null default gen_random_uuid()::text,
+    hashes text[] not null,
+    counts jsonb not null,
+    mentions jsonb not null,
+    primary key (tenant, id)
+);
+comment on table forget_receipt is 'What was forgotten when and by whom: ids, counts and hashes, no content.';
+comment on column forget_receipt.hashes is 'Of each forgotten text the hash that _forget_hash gives with the salt; none for what was pruned.';
+comment on column forget_receipt.counts is 'What memory_forget returned.';
+comment on column forget_receipt.mentions is 'Rows that repeat forgotten words and were kept: relation, column, key, and the hash of the text.';
+alter table forget_receipt enable row level security;
+alter table forget_receipt force row level security;
+create policy own on forget_receipt using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.forget_receipt', '');
+select pg_catalog.pg_extension_config_dump('mindful.forget_receipt_id_seq', '');
+
+create index memory_content_hash on memory (tenant, content_hash);
+create index generation_memory_ids on generation using gin (memory_ids);
+create index generation_parent on generation (tenant, parent_id) where parent_id is not null;
+
+create function _generation_forget() returns trigger
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    update mindful.generation g
+    set memory_ids = array(
+            select s.id from unnest(g.memory_ids) with ordinality s (id, position)
+            where s.id <> all (o.ids) order by s.position
+        ),
+        prompt_sha256 = ''
+    from (select tenant, array_agg(id) as ids from old_rows group by tenant) o
+    where g.tenant = o.tenant and g.memory_ids && o.ids;
+    return null;
+end
+$$;
+comment on function _generation_forget() is
+'Takes deleted memories out of the record of what generators were shown, and the prompt''s hash with them, which could confirm a guess. With the owner''s rights, as users do not change records.';
+create trigger generation_deleted after delete on memory referencing old table as old_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _generation_forget();
+
+create function _memory_ids(metadata jsonb) returns table (id text, value jsonb, number bigint)
+language sql immutable parallel safe security invoker rows 3
+begin atomic
+    select s.value #>> '{}', s.value, s.number
+    from pg_catalog.jsonb_array_elements(case pg_catalog.jsonb_typeof(metadata -> 'memory_ids')
+        when 'array' then metadata -> 'memory_ids' else '[]' end) with ordinality s (value, number);
+end;
+comment on function _memory_ids(jsonb) is 'The memories that a reply was shown, as its metadata say.';
+
+create function _forget_paths() returns table (relation text, action text, condition text)
+language sql stable parallel safe security invoker
+begin atomic
+    with recursive reached as (
+        select b.relation, 'deleted' as action, b.condition collate "C" as condition, array[b.relation] as path
+        from (values
+            ('mindful.memory'::pg_catalog.regclass, 't.id = any ($2)'),
+            ('mindful.session'::pg_catalog.regclass, 't.session_id = any ($3)')
+        ) b (relation, condition)
+        union all
+        select f.conrelid::pg_catalog.regclass, case f.confdeltype when 'n' then 'changed' else 'deleted' end,
+            pg_catalog.format('t.%I in (select t.%I from %s t where t.tenant = $1 and %s)',
+                c.attname, p.attname, r.relation::pg_catalog.text, r.condition),
+            r.path || f.conrelid::pg_catalog.regclass
+        from reached r
+        join pg_catalog.pg_constraint f on f.confrelid = r.relation and f.contype = 'f' and f.confdeltype = any ('{c,n}'::"char"[])
+        -- Keys are (tenant, what is referred to).
+        join pg_catalog.pg_attribute c on c.attrelid = f.conrelid and c.attnum = f.conkey[2]
+        join pg_catalog.pg_attribute p on p.attrelid = f.confrelid and p.attnum = f.confkey[2]
+        where r.action = 'deleted' and f.conrelid::pg_catalog.regclass <> all (r.path)
+    )
+    select c.relname, r.action, r.condition
+    from reached r
+    join pg_catalog.pg_class c on c.oid = r.relation;
+end;
+comment on function _forget_paths() is
+'Which rows foreign keys delete or change with memories ($2, of the tenant $1) and sessions ($3), as conditions on a row t.';
+
+create type forget_count as (receipt_id bigint, relation text, action text, rows bigint);
+comment on type forget_count is 'How many rows of a table were deleted, changed, kept, or mention what was forgotten.';
+
+create function _forget_counts(ids bigint[], sessions uuid[]) returns setof forget_count
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    reached record;
+    counted bigint;
+begin
+    for reached in
+        select p.relation, p.action, string_agg(p.condition, ' or ') as condition,
+            bool_or(p.relation in ('memory', 'session')) as is_root
+        from mindful._forget_paths() p
+        where cardinality(sessions) > 0 or p.condition not like '%$3%'
+        group by p.relation, p.action
+    loop
+        execute format('select count(*) from mindful.%I t where t.tenant = $1 and (%s)', reached.relation, reached.condition)
+        into counted using mindful._tenant(), ids, sessions;
+        if counted > 0 or reached.is_root then
+            return query select null::bigint, reached.relation, reached.action, counted;
+        end if;
+    end loop;
+    return query
+    select null::bigint, 'memory_term', 'deleted', count(*)
+    from mindful.memory m, mindful._terms(m.content)
+    where m.tenant = (select mindful._tenant()) and m.id = any (ids)
+    union all
+    select null::bigint, 'generation', 'changed', count(*)
+    from mindful.generation g
+    where g.tenant = (select mindful._tenant()) and g.memory_ids && ids
+    having count(*) > 0
+    union all
+    select null::bigint, m.source, 'kept', count(*)
+    from mindful.memory m
+    join mindful.attachment a on a.tenant = m.tenant and a.source = m.source
+    where m.tenant = (select mindful._tenant()) and m.id = any (ids)
+    group by m.source;
+end
+$$;
+comment on function _forget_counts(bigint[], uuid[]) is
+'What deleting memories and sessions deletes and changes, table by table, and which attached tables still hold their rows.';
+
+create function _forget_reach(ids bigint[]) returns bigint[]
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    frontier bigint[] := ids;
+begin
+    while cardinality(frontier) > 0 loop
+        -- From here on nothing new can be drawn from them.
+        perform from mindful.memory m
+        where m.tenant = (select mindful._tenant()) and m.id = any (frontier)
+        order by m.id for update;
+        frontier := array(
+            select n.id
+            from (
+                select m.superseded_by as id from mindful.memory m
+                where m.tenant = (select mindful._tenant()) and m.id = any (frontier) and m.superseded_by is not null
+                union
+                select m.id from mindful.memory m
+                where m.tenant = (select mindful._tenant()) and m.superseded_by = any (frontier)
+                union
+                select d.id
+                from mindful.memory m
+                join mindful.memory d on d.tenant = (select mindful._tenant()) and d.content_hash = m.content_hash
+                    and d.kind <> 'message'
+                where m.tenant = (select mindful._tenant()) and m.id = any (frontier)
+                union
+                select o.id
+                from (
+                    select distinct e.id from mindful.memory_evidence e
+                    where e.tenant = (select mindful._tenant()) and e.source_id = any (frontier)
+                ) e
+                join mindful.memory d on d.tenant = (select mindful._tenant()) and d.id = e.id
+                join mindful.memory_evidence o on o.tenant = (select mindful._tenant()) and o.id = e.id
+                left join unnest(ids) g (id) on g.id = o.source_id
+                group by o.id
+                having bool_and(g.id is not null) or bool_or(d.kind = 'summary')
+            ) n
+            where not exists (select from unnest(ids) g (id) where g.id = n.id)
+        );
+        ids := ids || frontier;
+    end loop;
+    return ids;
+end
+$$;
+comment on function _forget_reach(bigint[]) is
+'Memories, and those that go with them: their other versions, their exact duplicates (messages excepted), the summaries that cover them, and what has no evidence but them. All of them are locked.';
+
+create function _forget_replies(ids bigint[]) returns table (id bigint, session_id uuid)
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with gone as materialized (
+        select i::text as id from pg_catalog.unnest(ids) i
+    ),
+    reply as materialized (
+        select m.id, m.metadata from mindful.memory m
+        where m.tenant = (select mindful._tenant()) and m.role = 'assistant'
+    ),
+    showed as (
+        select r.id, coalesce(pg_catalog.jsonb_agg(s.value order by s.number) filter (where g.id is null), '[]') as memory_ids
+        from reply r
+        cross join mindful._memory_ids(r.metadata) s
+        left join gone g on g.id = s.id
+        group by r.id
+        having pg_catalog.count(g.id) > 0
+    ),
+    answered as (
+        select r.id from reply r join gone g on g.id = r.metadata ->> 'reply_to'
+    ),
+    told as (
+        select id, pg_catalog.jsonb_build_object('memory_ids', w.memory_ids) as memory_ids, a.id is not null as is_answer
+        from showed w full join answered a using (id)
+    )
+    update mindful.memory m
+    set metadata = (case when t.is_answer then m.metadata - 'reply_to' else m.metadata end)
+        || case when t.memory_ids -> 'memory_ids' = 'null' then '{}' else t.memory_ids end
+    from told t
+    where m.tenant = (select mindful._tenant()) and m.id = t.id
+    returning m.id, m.session_id;
+end;
+comment on function _forget_replies(bigint[]) is 'Takes memories out of what replies say that they were shown or answer, and returns those replies.';
+
+create function _forget_delete(ids bigint[], sessions uuid[]) returns setof forget_count
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    showed uuid[] := array(
+        select distinct m.session_id from mindful.memory m
+        where m.tenant = (select mindful._tenant()) and m.id = any (ids) and m.session_id is not null
+    );
+    changed bigint;
+    replies uuid[];
+begin
+    update mindful.session s set title = null
+    where s.tenant = (select mindful._tenant()) and s.session_id = any (showed) and s.session_id <> all (sessions)
+        and exists (
+            select from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.id = any (ids) and m.session_id = s.session_id
+                and starts_with(m.content, s.title)
+        );
+    get diagnostics changed = row_count;
+    return query select null::bigint, 'session', 'changed', changed;
+    for n in 1 .. cardinality(ids) by 10000 loop
+        delete from mindful.memory m
+        where m.tenant = (select mindful._tenant()) and m.id = any (ids[n:n + 9999]);
+    end loop;
+    delete from mindful.session s where s.tenant = (select mindful._tenant()) and s.session_id = any (sessions);
+    select count(*), array_agg(distinct r.session_id) into changed, replies from mindful._forget_replies(ids) r;
+    return query select null::bigint, 'memory', 'changed', changed;
+    delete from mindful.kv_state k where k.tenant = (select mindful._tenant()) and k.session_id = any (showed || replies);
+    get diagnostics changed = row_count;
+    return query select null::bigint, 'kv_state', 'deleted', changed;
+end
+$$;
+comment on function _forget_delete(bigint[], uuid[]) is
+'Deletes memories and sessions, takes them out of the records of replies that were shown them and out of titles, and drops the kept states of conversations that showed them. Returns what the catalog does not tell.';
+
+create function _forget(ids bigint[], sessions uuid[], scope text, dry_run boolean) returns setof forget_count
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    is_request boolean := scope not in ('prune', 'retention');
+    salt text := gen_random_uuid();
+    hashes text[] := '{}';
+    runs text[] := '{}';
+    mentions jsonb := '[]';
+    counts jsonb;
+    receipt_id bigint;
+begin
+    if is_request then
+        hashes := array(
+            select distinct mindful._forget_hash(salt, m.content)
+            from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = any (_forget.ids)
+        );
+        runs := array(
+            select distinct r.run
+            from mindful.memory m, mindful._runs(m.content) r
+            where m.tenant = (select mindful._tenant()) and m.id = any (_forget.ids) and r.is_longest
+        );
+    end if;
+    counts := (select coalesce(jsonb_agg(to_jsonb(c) - 'receipt_id'), '[]') from mindful._forget_counts(ids, sessions) c)
+        || (select coalesce(jsonb_agg(to_jsonb(c) - 'receipt_id'), '[]') from mindful._forget_delete(ids, sessions) c where c.rows > 0);
+    if is_request then
+        mentions := mindful._forget_mentions(runs, salt);
+        counts := counts || (
+            select coalesce(jsonb_agg(to_jsonb(c)), '[]')
+            from (
+                select m ->> 'relation' as relation, 'mention' as action, count(*) as rows
+                from jsonb_array_elements(mentions) m group by 1
+            ) c
+        );
+    end if;
+    if dry_run then
+        raise exception using errcode = 'MF001', message = 'mindful: a dry run ends here', detail = counts::text;
+    end if;
+    insert into mindful.forget_receipt (scope, memory_ids, salt, hashes, counts, mentions)
+    values (scope, _forget.ids, salt, hashes, counts, mentions)
+    returning id into receipt_id;
+    return query select receipt_id, c.relation, c.action, c.rows
+        from jsonb_to_recordset(counts) c (relation text, action text, rows bigint);
+exception when sqlstate 'MF001' then
+    get stacked diagnostics counts = pg_exception_detail;
+    return query select null::bigint, c.relation, c.action, c.rows
+        from jsonb_to_recordset(counts) c (relation text, action text, rows bigint);
+end
+$$;
+comment on function _forget(bigint[], uuid[], text, boolean) is
+'Deletes memories and sessions with all that hangs on them, and leaves a receipt. A dry run does all of it and undoes it, so it tells the truth.';
+
+create function _forget_filter(filter jsonb) returns bigint[]
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    since timestamptz := mindful._time_argument('since of filter', filter ->> 'since');
+    before timestamptz := mindful._time_argument('before of filter', filter ->> 'before');
+begin
+    perform from mindful._array_elements('filter', jsonb_build_array(filter),
+        '{kind,role,source,content,metadata,since,before}');
+    if filter = '{}' then
+        perform mindful._raise('22023', 'filter is empty', 'Use everything => true to forget all.');
+    end if;
+    return array(
+        select m.id from mindful.memory m
+        where m.tenant = (select mindful._tenant())
+            and (filter -> 'kind' is null or m.kind = filter ->> 'kind')
+            and (filter -> 'role' is null or m.role = filter ->> 'role')
+            and (filter -> 'source' is null or m.source = filter ->> 'source')
+            and (filter -> 'content' is null or strpos(lower(m.content), lower(filter ->> 'content')) > 0)
+            and (filter -> 'metadata' is null or m.metadata @> mindful._metadata(filter -> 'metadata'))
+            and (filter -> 'since' is null or m.created_at >= since)
+            and (filter -> 'before' is null or m.created_at < before)
+    );
+end
+$$;
+comment on function _forget_filter(jsonb) is 'The tenant''s memories that a filter of memory_forget chooses.';
+
+create function memory_forget(
+    ids bigint[] default null,
+    session_id uuid default null,
+    filter jsonb default null,
+    everything boolean default false,
+    dry_run boolean default false
+) returns setof forget_count
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    chosen bigint[];
+    sessions uuid[] := '{}';
+    scope text;
+begin
+    if num_nonnulls(memory_forget.ids, memory_forget.session_id, memory_forget.filter, nullif(everything, false)) <> 1 then
+        perform mindful._raise('22023', 'nothing, or more than one thing, is named to be forgotten',
+            'Give ids, a session_id, a filter, or everything => true.');
+    elsif memory_forget.ids is not null then
+        scope := 'ids';
+        chosen := array(select distinct mindful._memory_argument('ids', i) from unnest(memory_forget.ids) i);
+    elsif memory_forget.session_id is not null then
+        scope := 'session';
+        sessions := array[mindful._session_lock(memory_forget.session_id)];
+        chosen := array(
+            select m.id from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.session_id = memory_forget.session_id
+        );
+    elsif memory_forget.filter is not null then
+        scope := 'filter';
+        chosen := mindful._forget_filter(memory_forget.filter);
+    else
+        scope := 'everything';
+        sessions := array(select s.session_id from mindful.session s where s.tenant = (select mindful._tenant()));
+        chosen := array(select m.id from mindful.memory m where m.tenant = (select mindful._tenant()));
+    end if;
+    return query select * from mindful._forget(mindful._forget_reach(chosen), sessions, scope, coalesce(dry_run, false));
+end
+$$;
+comment on function memory_forget(bigint[], uuid, jsonb, boolean, boolean) is
+'Forgets memories for good: those with some ids, a session with all of its turns, those that pass a filter, or everything of the caller. A filter is an object of kind, role, source, content (a part of the text), metadata (contained), since and before (created_at); all that are given must hold. With them go their other versions, their exact duplicates (messages excepted), the summaries that cover them, what has no evidence but them, and every row that refers to one of them: embeddings, links, evidence, queue, reviews. Replies that were shown them no longer say so, titles taken from them are cleared, kept states of their conversations are dropped. Returns, and keeps as a receipt, the number of rows by table and action: deleted, changed, kept (an attached table still holds its rows), mention (rows that repeat their words, such as a reply, and stay: see memory_forget_check). A dry run does it all and undoes it. Not reached are backups, the write-ahead log, pages until VACUUM, and what a running connection has computed. All or nothing. Errors: 22004, 22023 (no or several choices, a bad filter), 42704 (no such memory or session of yours).';
+
+-- What is left of what was forgotten.
+
+create function _forget_hash(salt text, content text) returns text
+language sql immutable parallel safe security invoker
+begin atomic
+    select pg_catalog.encode(
+        pg_catalog.sha256(pg_catalog.convert_to(salt || pg_catalog.lower(mindful._squeeze(content)), 'UTF8')), 'hex');
+end;
+comment on function _forget_hash(text, text) is 'SHA-256 of a salt and a text, whose case and white space do not matter.';
+
+create function _runs(content text) returns table (run text, is_longest boolean)
+language sql immutable parallel safe security invoker rows 50
+begin atomic
+    with word as (
+        select t.lexeme, pg_catalog.row_number() over (order by p.position, t.lexeme) as n, pg_catalog.count(*) over () as words
+        from pg_catalog.unnest(pg_catalog.to_tsvector('pg_catalog.english', content)) t,
+            pg_catalog.unnest(t.positions) p (position)
+    ),
+    start as (
+        select w.n, w.words,
+            pg_catalog.string_agg(w.lexeme, ' ') over (order by w.n rows between current row and 1 following) as two,
+            pg_catalog.string_agg(w.lexeme, ' ') over (order by w.n rows between current row and 2 following) as three,
+            pg_catalog.string_agg(w.lexeme, ' ') over (order by w.n rows between current row and 3 following) as four
+        from word w
+    )
+    select distinct r.run, r.length = least(s.words, 4)
+    from start s, lateral (values (2, s.two), (3, s.three), (4, s.four)) r (length, run)
+    where s.n + r.length - 1 <= s.words;
+end;
+comment on function _runs(text) is
+'Two, three and four lexemes of a text that follow one another; is_longest are those of four, or of as many as there are. A text that holds a longest run of another repeats its words.';
+
+create function _tenant_columns() returns table (relation oid, name text, column_name text, type oid, number smallint, key text)
+language sql stable parallel safe security invoker
+begin atomic
+    select c.oid, c.relname, a.attname, a.atttypid, a.attnum,
+        (
+            select pg_catalog.format('pg_catalog.jsonb_build_object(%s)', pg_catalog.string_agg(
+                pg_catalog.format('%L, t.%I', k.attname, k.attname), ', ' order by k.attnum))
+            from pg_catalog.pg_index i
+            join pg_catalog.pg_attribute k on k.attrelid = c.oid and k.attname <> 'tenant'
+            where i.indrelid = c.oid and i.indisprimary
+                and k.attnum = any ((i.indkey::smallint[])[0:i.indnkeyatts - 1])
+        )
+    from pg_catalog.pg_class c
+    join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attname <> 'tenant'
+    where c.relnamespace = 'mindful'::pg_catalog.regnamespace and c.relkind = 'r' and c.relname <> 'forget_receipt'
+        and exists (
+            select from pg_catalog.pg_attribute t where t.attrelid = c.oid and t.attname = 'tenant' and not t.attisdropped
+        );
+end;
+comment on function _tenant_columns() is
+'The columns of all tables that hold tenants'' rows, and the expression that gives the key of a row t.';
+
+create function _text_columns() returns table (relation text, column_name text, key text)
+language sql stable parallel safe security invoker
+begin atomic
+    select c.name, c.column_name, c.key
+    from mindful._tenant_columns() c
+    where c.type = any (array['text', 'text[]', 'jsonb']::pg_catalog.regtype[])
+        and c.name <> 'memory_term' and c.column_name <> 'content_hash';
+end;
+comment on function _text_columns() is 'The columns that can hold words.';
+
+create function _reference_columns() returns table (relation text, column_name text, key text, condition text)
+language sql stable parallel safe security invoker
+begin atomic
+    select c.name, c.column_name, c.key,
+        case c.type
+            when 'bigint[]'::pg_catalog.regtype then pg_catalog.format('t.%I && $2', c.column_name)
+            when 'jsonb'::pg_catalog.regtype then
+                't.metadata ->> ''reply_to'' = any ($3) or exists (select from mindful._memory_ids(t.metadata) s where s.id = any ($3))'
+            else pg_catalog.format('t.%I = any ($2)', c.column_name)
+        end
+    from mindful._tenant_columns() c
+    where c.name = 'memory' and c.column_name in ('id', 'metadata')
+        or c.name = 'memory_term' and c.column_name = 'id'
+        or c.type = 'bigint[]'::pg_catalog.regtype and c.column_name like '%memory\_ids'
+        or exists (
+            select from pg_catalog.pg_constraint f
+            where f.conrelid = c.relation and f.contype = 'f' and f.confrelid = 'mindful.memory'::pg_catalog.regclass
+                and c.number = any (f.conkey)
+        );
+end;
+comment on function _reference_columns() is
+'The columns that name memories, and the condition that a row t names one of some ids, as bigint[] ($2) and as text[] ($3).';
+
+create type forget_finding as (relation text, column_name text, key jsonb, finding text);
+comment on type forget_finding is 'A row that still has to do with what was forgotten.';
+
+create function _memory_holding(runs text[]) returns bigint[]
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+begin
+    return array(
+        with word as materialized (
+            select distinct r.run, w.lexeme from unnest(runs) r (run), string_to_table(r.run, ' ') w (lexeme)
+        ),
+        holder as materialized (
+            select jsonb_object_agg(w.lexeme, t.holders) as holders
+            from (select distinct lexeme from word) w
+            cross join lateral (
+                select count(*) as holders
+                from (
+                    select from mindful.memory_term t
+                    where t.tenant = (select mindful._tenant()) and t.lexeme = w.lexeme limit 1000
+                ) t
+            ) t
+        ),
+        run as materialized (
+            select array_agg(w.lexeme order by w.holders, w.lexeme) as lexemes
+            from (select w.run, w.lexeme, ((select h.holders from holder h) -> w.lexeme)::integer as holders from word w) w
+            group by w.run
+            having min(w.holders) > 0
+        )
+        select distinct p.id
+        from run r
+        cross join lateral (
+            select t.id from mindful.memory_term t
+            where t.tenant = (select mindful._tenant()) and t.lexeme = r.lexemes[1]
+            offset 0
+        ) p
+        where not exists (
+            select from unnest(r.lexemes[2:]) l (lexeme)
+            where not exists (
+                select from mindful.memory_term t
+                where t.tenant = (select mindful._tenant()) and t.lexeme = l.lexeme and t.id = p.id
+            )
+        )
+    );
+end
+$$;
+comment on function _memory_holding(text[]) is
+'The memories that hold all lexemes of one of the runs, wherever they stand: by look-ups in memory_term, the rarest lexeme first.';
+
+create function _forget_mentions(runs text[], salt text) returns jsonb
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    place record;
+    candidates bigint[];
+    words text[];
+    mentions jsonb := '[]';
+    found_rows jsonb;
+begin
+    if cardinality(runs) = 0 then
+        return mentions;
+    end if;
+    candidates := mindful._memory_holding(runs);
+    words := array(select distinct w.lexeme from unnest(runs) r (run), string_to_table(r.run, ' ') w (lexeme));
+    for place in select c.relation, c.column_name, c.key from mindful._text_columns() c loop
+        execute format($query$
+            select coalesce(jsonb_agg(jsonb_build_object('relation', %1$L, 'column', %2$L, 'key', %3$s,
+                'hash', mindful._forget_hash($3, t.%2$I::text))), '[]')
+            from mindful.%1$I t
+            where t.tenant = $1 and %4$s t.%2$I::text ~ '[^[:alnum:]]'  -- two words at least, and one of those
+                and exists (select from unnest(to_tsvector('english', t.%2$I::text)) l where l.lexeme = any ($5))
+                and exists (select from mindful._runs(t.%2$I::text) r where r.run = any ($2))
+            $query$, place.relation, place.column_name, place.key,
+            case when (place.relation, place.column_name) = ('memory', 'content') then 't.id = any ($4) and ' else '' end)
+        into found_rows using mindful._tenant(), runs, salt, candidates, words;
+        mentions := mentions || found_rows;
+    end loop;
+    return mentions;
+end
+$$;
+comment on function _forget_mentions(text[], text) is
+'The rows, in any table, whose words hold one of the runs, with a salted hash of the text.';
+
+create function memory_forget_check(receipt_id bigint default null, ids bigint[] default null) returns setof forget_finding
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    receipt mindful.forget_receipt;
+    place record;
+    mention jsonb;
+begin
+    if num_nonnulls(receipt_id, ids) <> 1 then
+        perform mindful._raise('22023', 'neither a receipt nor ids are named, or both', 'Give one of them.');
+    elsif ids is null then
+        select r.* into receipt from mindful.forget_receipt r
+        where r.tenant = (select mindful._tenant()) and r.id = receipt_id;
+        if not found then
+            perform mindful._raise('42704', format('there is no receipt %s', receipt_id), 'Your own are in mindful.forget_receipt.');
+        end if;
+        ids := receipt.memory_ids;
+    end if;
+    for place in select c.relation, c.column_name, c.key, c.condition from mindful._reference_columns() c loop
+        return query execute format($query$
+            select %1$L, %2$L, %3$s, 'reference' from mindful.%1$I t where t.tenant = $1 and (%4$s)
+            $query$, place.relation, place.column_name, place.key, place.condition)
+        using mindful._tenant(), ids, ids::text[];
+    end loop;
+    for place in select c.relation, c.column_name, c.key from mindful._text_columns() c where receipt.hashes <> '{}' loop
+        return query execute format($query$
+            select %1$L, %2$L, %3$s, 'copy' from mindful.%1$I t
+            where t.tenant = $1 and mindful._forget_hash($2, t.%2$I::text) = any ($3)
+            $query$, place.relation, place.column_name, place.key)
+        using mindful._tenant(), receipt.salt, receipt.hashes;
+    end loop;
+    for place in
+        select c.relation, c.column_name, c.key, jsonb_agg(m) as mentions
+        from jsonb_array_elements(receipt.mentions) m
+        join mindful._text_columns() c on c.relation = m ->> 'relation' and c.column_name = m ->> 'column'
+        group by c.relation, c.column_name, c.key
+    loop
+        return query execute format($query$
+            select %1$L, %2$L, %3$s, 'mention'
+            from mindful.%1$I t
+            join jsonb_array_elements($2) m on m -> 'key' = %3$s
+            where t.tenant = $1 and m ->> 'hash' = mindful._forget_hash($3, t.%2$I::text)
+            $query$, place.relation, place.column_name, place.key)
+        using mindful._tenant(), place.mentions, receipt.salt;
+    end loop;
+end
+$$;
+comment on function memory_forget_check(bigint, bigint[]) is
+'Looks in every table for what is left of what was forgotten by a receipt, or of some ids; no row is the proof that nothing is. Findings: reference (a row that names one of the ids), and by a receipt also copy (the same text, whatever its case and white space) and mention (a row that shared two to four words that follow one another when it was forgotten, and has not changed since). What mentions and copies hold was said elsewhere and is the caller''s to keep or forget. Errors: 22023, 42704 (no such receipt of yours).';
+
+-- What is kept for how long. Forgetting is somebody's wish; pruning is housekeeping: it takes only what it names, and
+-- facts outlive the turns they were drawn from.
+
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('retention_message_days', 'integer', 0, 36500, '{global,user}', '0',
+        'After how many days retention_run forgets messages, and sessions without any; 0 is never.'),
+    ('retention_fact_days', 'integer', 0, 36500, '{global,user}', '0',
+        'After how many days retention_run forgets facts; 0 is never.'),
+    ('retention_summary_days', 'integer', 0, 36500, '{global,user}', '0',
+        'After how many days retention_run forgets summaries; 0 is never.'),
+    ('retention_document_days', 'integer', 0, 36500, '{global,user}', '0',
+        'After how many days retention_run forgets documents; 0 is never.'),
+    ('retention_reflection_days', 'integer', 0, 36500, '{global,user}', '0',
+        'After how many days retention_run forgets reflections; 0 is never.'),
+    ('retention_memories', 'integer', 0, 1000000000, '{global,user}', '0',
+        'How many memories, messages not counted, retention_run keeps of a tenant, the most valuable; 0 is all.'),
+    ('retention_audit_days', 'integer', 0, 36500, '{global}', '0',
+        'After how many days retention_run_all deletes generations, reviews, receipts of forgetting and settings that others replaced; 0 is never.'),
+    ('memory_half_life_days', 'number', 0.01, 36500, '{global,user}', '30',
+        'After how many idle days a memory of level data is worth half; 4 times as many for information, 16 for knowledge, 64 for wisdom.');
+
+create function _memory_value(
+    importance real, level text, created_at timestamptz, last_accessed_at timestamptz, half_life_days double precision
+) returns double precision
+language sql stable parallel safe security invoker
+begin atomic
+    select importance * pg_catalog.power(0.5::double precision, greatest(0,
+        extract(epoch from pg_catalog.now() - greatest(created_at, last_accessed_at))::double precision / 86400
+        / (half_life_days * pg_catalog.power(4,
+            pg_catalog.array_position(array['data', 'information', 'knowledge', 'wisdom'], level) - 1))));
+end;
+comment on function _memory_value(real, text, timestamptz, timestamptz, double precision) is
+'What a memory is worth now: importance x 0.5 ^ (idle time / half-life of its level), idle since it was made or last shown (exponential forgetting, Ebbinghaus 1885).';
+
+create function _memory_kept(kinds text[]) returns setof memory
+language sql stable parallel safe security invoker
+begin atomic
+    select m.* from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.kind = any (kinds)
+        and not exists (
+            select from mindful.attachment a where a.tenant = (select mindful._tenant()) and a.source = m.source
+        );
+end;
+comment on function _memory_kept(text[]) is 'The tenant''s memories of some kinds, without those that follow an attached table''s rows.';
+
+create type prune_detail as (
+    id bigint, kind text, value double precision, created_at timestamptz, last_accessed_at timestamptz, reason text
+);
+comment on type prune_detail is 'A memory that a policy does not keep, and why.';
+
+create function memory_prune(
+    older_than interval default null,
+    unused_for interval default null,
+    invalid_for interval default null,
+    max_importance real default null,
+    max_value real default null,
+    keep integer default null,
+    kinds text[] default '{fact,summary,document,reflection}',
+    dry_run boolean default true
+) returns setof prune_detail
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    half_life double precision := mindful.setting_get('memory_half_life_days') #>> '{}';
+    policy text := concat_ws(', ',
+        'older than ' || older_than, 'unused for ' || unused_for, 'invalid for ' || invalid_for,
+        'importance at most ' || max_importance, 'value at most ' || max_value,
+        case when keep is not null then format('not among the %s most valuable', keep) end);
+    unfit prune_detail[];
+begin
+    if policy = '' then
+        perform mindful._raise('22023', 'no policy is given', 'Give at least one of older_than, unused_for, invalid_for, max_importance, max_value and keep.');
+    elsif least(older_than, unused_for, invalid_for) < interval '0' or keep < 0 then
+        perform mindful._raise('22023', 'a bound is negative', 'Give times and numbers from 0 up.');
+    elsif kinds is null or array_position(kinds, null) is not null
+        or not kinds <@ array['message', 'fact', 'summary', 'document', 'reflection']
+    then
+        perform mindful._raise('22023', format('kinds is %s', coalesce(kinds::text, 'null')),
+            'Kinds are fact, document, summary, reflection and, if it must be, message.');
+    end if;
+    unfit := array(
+        select (r.id, r.kind, r.value, r.created_at, r.last_accessed_at, policy)::mindful.prune_detail
+        from (
+            select m.id, m.kind, m.importance, m.created_at, m.valid_to, a.last_accessed_at, v.value,
+                row_number() over (order by v.value desc, m.created_at desc, m.id desc) as rank
+            from mindful._memory_kept(kinds) m
+            left join mindful.memory_access a on a.tenant = (select mindful._tenant()) and a.id = m.id
+            cross join lateral mindful._memory_value(m.importance, m.level, m.created_at, a.last_accessed_at, half_life) v (value)
+        ) r
+        where (older_than is null or r.created_at < now() - older_than)
+            and (unused_for is null or greatest(r.created_at, r.last_accessed_at) < now() - unused_for)
+            and (invalid_for is null or r.valid_to < now() - invalid_for)
+            and (max_importance is null or r.importance <= max_importance)
+            and (max_value is null or r.value <= max_value)
+            and (keep is null or r.rank > keep)
+        order by r.value, r.id
+    );
+    if not coalesce(dry_run, true) then
+        perform mindful._forget(array(select u.id from unnest(unfit) u), '{}', 'prune', false);
+    end if;
+    return query select * from unnest(unfit);
+end
+$$;
+comment on function memory_prune(interval, interval, interval, real, real, integer, text[], boolean) is
+'Forgets what a policy does not keep, and returns it with the reason, least valuable first; with dry_run, which it has by default, it only returns it. All that is given must hold: older_than (age), unused_for (time since it was made or shown), invalid_for (time since valid_to passed), max_importance, max_value (importance x 0.5 ^ (idle time / half-life), see the setting memory_half_life_days), keep (all but so many, the most valuable of these kinds). Messages only where kinds says so. Facts stay when the turns they were drawn from go, without that evidence. Rows of attached tables are not touched. The receipt is in forget_receipt. Error 22023: no policy, or a bad one.';
+
+create function retention_run() returns setof forget_count
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    message_days integer := mindful.setting_get('retention_message_days') #>> '{}';
+    most integer := mindful.setting_get('retention_memories') #>> '{}';
+    old_ids bigint[];
+    empty_sessions uuid[] := '{}';
+begin
+    old_ids := array(
+        select m.id
+        from unnest('{message,fact,summary,document,reflection}'::text[]) k (kind)
+        cross join lateral (select (mindful.setting_get(format('retention_%s_days', k.kind)) #>> '{}')::integer) s (days)
+        cross join lateral mindful._memory_kept(array[k.kind]) m
+        where s.days > 0 and m.created_at < now() - make_interval(days => s.days)
+    );
+    if most > 0 then
+        old_ids := array(select unnest(old_ids) union select p.id from mindful.memory_prune(keep => most) p);
+    end if;
+    if message_days > 0 then
+        empty_sessions := array(
+            select s.session_id from mindful.session s
+            where s.tenant = (select mindful._tenant()) and s.created_at < now() - make_interval(days => message_days)
+                and not exists (
+                    select from mindful.memory m
+                    where m.tenant = (select mindful._tenant()) and m.session_id = s.session_id
+                        and m.turn > 0 and m.created_at >= now() - make_interval(days => message_days)
+                )
+        );
+    end if;
+    if cardinality(old_ids) + cardinality(empty_sessions) > 0 then
+        return query select * from mindful._forget(old_ids, empty_sessions, 'retention', false);
+    end if;
+end
+$$;
+comment on function retention_run() is
+'Forgets what the settings retention_... no longer keep of the caller''s memories, and returns the receipt as memory_forget does; nothing where nothing is due. Rows of attached tables are not touched.';
+
+create function retention_run_all() returns setof forget_count
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+set mindful.tenant = ''
+as $$
+declare
+    due timestamptz := now() - make_interval(days => nullif((mindful.setting_get('retention_audit_days') #>> '{}')::integer, 0));
+    owner_of_rows text;
+    forgotten mindful.forget_count[] := '{}';
+    deleted bigint;
+begin
+    for owner_of_rows in
+        with recursive owner as (
+            (select m.tenant from mindful.memory m order by m.tenant limit 1)
+            union all
+            select (select m.tenant from mindful.memory m where m.tenant > o.tenant order by m.tenant limit 1)
+            from owner o where o.tenant is not null
+        )
+        select o.tenant from owner o where o.tenant is not null
+    loop
+        perform set_config('mindful.tenant', owner_of_rows, true);
+        forgotten := forgotten || array(select r from mindful.retention_run() r);
+    end loop;
+    delete from mindful.review r where r.created_at < due;
+    get diagnostics deleted = row_count;
+    forgotten := forgotten || (null, 'review', 'deleted', deleted)::mindful.forget_count;
+    delete from mindful.generation g where g.created_at < due;
+    get diagnostics deleted = row_count;
+    forgotten := forgotten || (null, 'generation', 'deleted', deleted)::mindful.forget_count;
+    delete from mindful.forget_receipt r where r.forgotten_at < due;
+    get diagnostics deleted = row_count;
+    forgotten := forgotten || (null, 'forget_receipt', 'deleted', deleted)::mindful.forget_count;
+    delete from mindful.setting s
+    where s.changed_at < due and exists (
+        select from mindful.setting n
+        where n.tenant = s.tenant and n.key = s.key and n.scope = s.scope and n.id > s.id
+            and n.session_id is not distinct from s.session_id
+    );
+    get diagnostics deleted = row_count;
+    forgotten := forgotten || (null, 'setting', 'deleted', deleted)::mindful.forget_count;
+    return query
+    select null::bigint, f.relation, f.action, sum(f.rows)::bigint
+    from unnest(forgotten) f
+    group by f.relation, f.action
+    having sum(f.rows) > 0;
+end
+$$;
+comment on function retention_run_all() is
+'Runs retention_run for every tenant, by his own settings, and deletes records that are older than the setting retention_audit_days; returns how many rows of which tables. It takes no argument and does nothing but what the settings say, so it may run with the owner''s rights; for administrators and schedulers.';
+
+grant select, insert on forget_receipt to mindful_user;
+revoke execute on function
+    _generation_forget(),
+    _memory_ids(jsonb),
+    _forget_paths(),
+    _forget_counts(bigint[], uuid[]),
+    _forget_reach(bigint[]),
+    _forget_replies(bigint[]),
+    _forget_delete(bigint[], uuid[]),
+    _forget(bigint[], uuid[], text, boolean),
+    _forget_filter(jsonb),
+    memory_forget(bigint[], uuid, jsonb, boolean, boolean),
+    _forget_hash(text, text),
+    _runs(text),
+    _tenant_columns(),
+    _text_columns(),
+    _reference_columns(),
+    _memory_holding(text[]),
+    _forget_mentions(text[], text),
+    memory_forget_check(bigint, bigint[]),
+    _memory_value(real, text, timestamptz, timestamptz, double precision),
+    _memory_kept(text[]),
+    memory_prune(interval, interval, interval, real, real, integer, text[], boolean),
+    retention_run(),
+    retention_run_all()
+from public;
+grant execute on function
+    _generation_forget(),
+    _memory_ids(jsonb),
+    _forget_paths(),
+    _forget_counts(bigint[], uuid[]),
+    _forget_reach(bigint[]),
+    _forget_replies(bigint[]),
+    _forget_delete(bigint[], uuid[]),
+    _forget(bigint[], uuid[], text, boolean),
+    _forget_filter(jsonb),
+    memory_forget(bigint[], uuid, jsonb, boolean, boolean),
+    _forget_hash(text, text),
+    _runs(text),
+    _tenant_columns(),
+    _text_columns(),
+    _reference_columns(),
+    _memory_holding(text[]),
+    _forget_mentions(text[], text),
+    memory_forget_check(bigint, bigint[]),
+    _memory_value(real, text, timestamptz, timestamptz, double precision),
+    _memory_kept(text[]),
+    memory_prune(interval, interval, interval, real, real, integer, text[], boolean),
+    retention_run()
+to mindful_user;
+grant execute on function retention_run_all() to mindful_admin;

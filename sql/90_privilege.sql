@@ -9,7 +9,7 @@ grant select, insert, update, delete on session, memory, memory_term, memory_cou
 grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;
 grant select, insert, update, delete on tool to mindful_user, mindful_admin;
 -- Records of what happened are added to and read, never changed.
-grant select, insert on generation, review to mindful_user;
+grant select, insert on generation, review, forget_receipt to mindful_user;
 -- A row that the server has not sealed is refused, so its tenant may do with the cache what it likes.
 grant select, insert, delete on kv_state to mindful_user;
 grant select on conversation, memory_overview, model_usage, confidence_daily, embedding_status to mindful_user;
@@ -30,6 +30,7 @@ revoke execute on function
     model_default_set(text, boolean),
     _embedding_table_create(text, integer),
     memory_index_create(text, text),
+    retention_run_all(),
     _embedding_missing(text),
     _embedding_sweep_all(text),
     _job_run_all(integer, real),
@@ -43,6 +44,7 @@ grant execute on function
     model_default_set(text, boolean),
     _embedding_table_create(text, integer),
     memory_index_create(text, text),
+    retention_run_all(),
     _embedding_missing(text),
     _embedding_sweep_all(text),
     _job_run_all(integer, real),

@@ -9,6 +9,7 @@ TABLES = (
     "memory",
     "memory_term",
     "memory_count",
+    "forget_receipt",
     "memory_evidence",
     "memory_duplicate",
     "memory_link",
@@ -40,6 +41,7 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
     ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")
     ana.execute("select memory_link_insert(max(id), min(id), 'about') from memory")
     ana.execute("select _memory_repeat(min(id)) from memory")
+    ana.execute("select memory_forget(array[memory_insert('Forgotten.')])")
     ana.execute("select embedding_sweep('scripted-embedder')")
     ana.execute(
         "insert into embedding_job_failed (id, model, content_hash, attempts, error, enqueued_at)"

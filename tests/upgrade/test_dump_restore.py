@@ -57,6 +57,7 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     ana.execute("insert into memory_access (id) select min(id) from memory")
     ana.execute("select memory_link_insert(min(id), max(id), 'about') from memory")
     ana.execute("select memory_evidence_insert(max(id), min(id), 'Floor 3') from memory")
+    ana.execute("""select memory_forget(filter => '{"content": "what nobody said"}')""")
     ana.execute("select memory_insert('Anna Miller lives in Boston.', 'document')")
     ana.execute("select memory_consolidate()")
     ana.execute("create function shop.price(item text) returns integer language sql as 'select 7'")

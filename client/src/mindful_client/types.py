@@ -155,6 +155,38 @@ class MemoryNeighbor:
 
 
 @dataclass(frozen=True)
+class ForgetCount:
+    """How many rows of a table were deleted, changed, kept, or mention what was forgotten."""
+
+    receipt_id: int | None
+    relation: str
+    action: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class ForgetFinding:
+    """A row that still has to do with what was forgotten."""
+
+    relation: str
+    column_name: str
+    key: dict[str, Any]
+    finding: str
+
+
+@dataclass(frozen=True)
+class PruneDetail:
+    """A memory that a policy does not keep, and why."""
+
+    id: int
+    kind: str
+    value: float
+    created_at: datetime
+    last_accessed_at: datetime | None
+    reason: str
+
+
+@dataclass(frozen=True)
 class JobOutcome:
     """What a worker did: embeddings stored, jobs there was nothing left to do for, attempts that failed."""
 

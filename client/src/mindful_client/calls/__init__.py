@@ -5,6 +5,7 @@ from mindful_client.calls.consolidation import *  # noqa: F403
 from mindful_client.calls.document import *  # noqa: F403  # noqa: F403
 from mindful_client.calls.embedding import *  # noqa: F403
 from mindful_client.calls.fact import *  # noqa: F403
+from mindful_client.calls.forget import *  # noqa: F403
 from mindful_client.calls.job import *  # noqa: F403
 from mindful_client.calls.link import *  # noqa: F403
 from mindful_client.calls.llm import *  # noqa: F403
