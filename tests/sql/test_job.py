@@ -120,7 +120,7 @@ def test_a_writer_waits_for_no_model(
     ana.execute("update memory set content = 'Tom is an old cat.' where content = 'Tom is a cat.'")
     assert queued(ana) == 3
     assert embedded(ana) == []
-    assert value(ana, "select count(*) from _memory_lexical('beagle', 10, null)") == 1
+    assert value(ana, "select count(*) from memory_term where lexeme = 'beagl'") == 1
 
 
 def test_a_worker_embeds_what_waits(queueing: None, ana: psycopg.Connection) -> None:
