@@ -9,7 +9,7 @@ setup := extension/setup
 export MINDFUL_HOME ?= $(CURDIR)/.mindful
 dev := "$$MINDFUL_HOME/dev/bin/"
 
-.PHONY: help demo up down psql dsn test image-test lint bench bench-recall build install models freeze clean packages server dev
+.PHONY: help demo up down psql dsn test image-test lint bench bench-recall bench-scale build install models freeze clean packages server dev
 
 help: #: this list
 	@sed -n 's/^\([a-z-]*\):[^#]*#: \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -48,6 +48,9 @@ bench: up dev #: measure speed and recall (BENCH_ARGS=...)
 
 bench-recall: up dev #: measure what is recalled of LoCoMo (LOCOMO=locomo10.json, BENCH_ARGS=...)
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" $(dev)python tests/bench/recall.py "$(LOCOMO)" $(BENCH_ARGS)
+
+bench-scale: up dev #: measure recall among a million memories, half an hour or more (BENCH_ARGS="--rows 10000 100000")
+	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" $(dev)python tests/bench/scale.py $(BENCH_ARGS)
 
 build: #: write extension/mindful--X.Y.Z.sql from sql/
 	@$(setup)/install.sh build

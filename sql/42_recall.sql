@@ -1,9 +1,9 @@
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('recall_weight_bm25', 'number', 0, 1, '{global,user}', '0',
         'Weight of a memory''s own words in memory_recall.'),
-    ('recall_weight_bm25_context', 'number', 0, 1, '{global,user}', '0.6',
+    ('recall_weight_bm25_context', 'number', 0, 1, '{global,user}', '0.65',
         'Weight of a memory''s words together with those of the turns before and after it.'),
-    ('recall_weight_similarity', 'number', 0, 1, '{global,user}', '0.4',
+    ('recall_weight_similarity', 'number', 0, 1, '{global,user}', '0.35',
         'Weight of a memory''s own meaning.'),
     ('recall_weight_similarity_context', 'number', 0, 1, '{global,user}', '0.1',
         'Weight of the meaning of the turns before and after a memory.'),
@@ -16,13 +16,28 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
     ('recall_boost_access', 'number', 0, 0.1, '{global,user}', '0.02',
         'Towards which share the score of a memory is raised that is used again and again.'),
     ('recall_half_life_days', 'number', 0.01, 36500, '{global,user}', '30',
-        'After how many days the boost by recency is half as large.');
+        'After how many days the boost by recency is half as large.'),
+    ('recall_rerank_ms', 'integer', 1, 600000, '{global,user}', '2000',
+        'How long a reranker may take in memory_recall, in milliseconds, before the order without it stands.');
 
 -- OFFSET 0 within LATERAL, below, makes of a join a look-up in an index for each candidate. Estimates, which are of all
 -- tenants, made of it a hash join over all of a tenant's memories.
 
 create type recall_filter as (kinds text[], metadata jsonb, session_id uuid, as_of timestamptz);
 comment on type recall_filter is 'Which memories may be recalled: NULL is any kind, metadata, session or time of validity.';
+
+create type recall_score as (
+    memory memory,
+    score double precision,
+    similarity double precision,
+    bm25 double precision,
+    bm25_context double precision,
+    similarity_context double precision,
+    recency double precision,
+    access double precision,
+    rerank real
+);
+comment on type recall_score is 'How well a memory matches a query; see recalled_memory.';
 
 create function _recall_admits(filter recall_filter, m memory) returns boolean
 language sql immutable parallel safe security invoker
@@ -42,29 +57,47 @@ set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
     return (
-        select jsonb_object_agg(d.key, coalesce(own.value, everyones.value, d.initial))
+        with newest as (
+            select distinct on (s.key, s.scope) s.key, s.scope, nullif(s.value, 'null') as value
+            from mindful.setting s
+            where s.tenant = any (array['', (select mindful._tenant())]) and s.key >= 'recall_' and s.key < 'recall`'
+                and s.scope <> 'session'
+            order by s.key, s.scope, s.id desc
+        )
+        select jsonb_object_agg(d.key, coalesce(
+            (select n.value from newest n where n.key = d.key and n.scope = 'user'),
+            (select n.value from newest n where n.key = d.key and n.scope = 'global'), d.initial))
         from mindful.setting_definition d
-        left join lateral (
-            select nullif(s.value, 'null') as value from mindful.setting s
-            where s.tenant = (select mindful._tenant()) and s.key = d.key and s.scope = 'user'
-            order by s.id desc limit 1
-        ) own on true
-        left join lateral (
-            select nullif(s.value, 'null') as value from mindful.setting s
-            where s.tenant = '' and s.key = d.key and s.scope = 'global'
-            order by s.id desc limit 1
-        ) everyones on true
         where d.key >= 'recall_' and d.key < 'recall`'
     );
 end
 $$;
 comment on function _recall_options() is 'The settings recall_... in force, as setting_get gives them, by one plan that the session keeps.';
 
+create function _recall_hidden(as_of timestamptz) returns integer
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+begin
+    return (
+        select count(*) from (
+            (select from mindful.memory m where m.tenant = (select mindful._tenant()) and m.valid_to <= as_of limit 101)
+            union all
+            (select from mindful.memory m where m.tenant = (select mindful._tenant()) and m.valid_from > as_of limit 101)
+        ) h
+    );
+end
+$$;
+comment on function _recall_hidden(timestamptz) is 'How many memories are not valid at a time, counted up to about a hundred.';
+
 create function _recall_dense(embedding vector, embedder text, candidates integer, filter recall_filter)
 returns table (id bigint, similarity double precision)
 language plpgsql stable parallel restricted security invoker rows 70
 set search_path = pg_catalog, mindful, pg_temp
 set hnsw.iterative_scan = 'strict_order'
+set hnsw.ef_search = 64
 set hnsw.max_scan_tuples = 200000
 set jit = off
 as $$
@@ -133,7 +166,7 @@ begin
     return query
     with term as materialized (
         select row_number() over rarest as term, t.lexeme, t.idf, t.mean_length,
-            sum(t.holders) over rarest <= 2000 or row_number() over rarest = 1 as leads
+            sum(t.holders) over rarest <= 1000 or row_number() over rarest = 1 as leads
         from mindful._recall_terms(query) t
         window rarest as (order by t.holders, t.lexeme)
     ),
@@ -177,7 +210,7 @@ begin
 end
 $$;
 comment on function _recall_lexical(text, integer, recall_filter) is
-'The postings of the memories that best match a query by Okapi BM25, k1 = 1.2 and b = 0.4 (Robertson and Zaragoza 2009), with frequencies divided by 1 - b + b x length / mean length. Candidates come from the rarest lexemes, as many as have 2000 postings in all and at least one (MaxScore, Turtle and Flood 1995, without its guarantee), and from the newest 20000 of a lexeme''s; the common ones are looked up for the candidates. A lexeme counts at most 255 times in a text, as in tsvector.';
+'The postings of the memories that best match a query by Okapi BM25, k1 = 1.2 and b = 0.4 (Robertson and Zaragoza 2009), with frequencies divided by 1 - b + b x length / mean length. Candidates come from the rarest lexemes, as many as have 1000 postings in all and at least one (MaxScore, Turtle and Flood 1995, without its guarantee), and from the newest 20000 of a lexeme''s; the common ones are looked up for the candidates. A lexeme counts at most 255 times in a text, as in tsvector.';
 
 create function _recall_scores(
     query text,
@@ -186,17 +219,10 @@ create function _recall_scores(
     candidates integer,
     pool integer,
     filter recall_filter,
+    narrow boolean,
     options jsonb
-)
-returns table (
-    id bigint,
-    score double precision,
-    bm25 double precision,
-    bm25_context double precision,
-    similarity double precision,
-    similarity_context double precision
-)
-language plpgsql stable parallel restricted security invoker rows 30
+) returns setof recall_score
+language plpgsql stable parallel restricted security invoker rows 20
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -209,171 +235,135 @@ declare
     weight_similarity double precision := options ->> 'recall_weight_similarity';
     weight_similarity_context double precision := options ->> 'recall_weight_similarity_context';
     neighbour_share double precision := options ->> 'recall_neighbour_share';
+    early recall_filter := case when narrow then filter end;
 begin
     return query
     with dense as materialized (
         select d.id, d.similarity,
             1 - (max(d.similarity) over () - d.similarity)
                 / greatest(max(d.similarity) over () - min(d.similarity) over (), 0.1) as share
-        from mindful._recall_dense(embedding, embedder, candidates, filter) d
+        from mindful._recall_dense(embedding, embedder, candidates, early) d
     ),
     posting as materialized (
-        select l.* from mindful._recall_lexical(query, candidates, filter) l
+        select l.* from mindful._recall_lexical(query, candidates, early) l
     ),
-    lexical as materialized (
-        select p.id, sum(p.idf * 2.2 * p.frequency / (p.frequency + 1.2)) as bm25
-        from posting p
-        group by p.id
-    ),
-    -- A place is a turn of a session, or a memory outside of any.
-    found as materialized (
-        select m.id, m.session_id, m.turn, case when m.turn is null then m.id end as alone
-        from (select d.id from dense d union select l.id from lexical l) c
+    -- A place is a turn of a session, or outside of sessions a memory by itself.
+    near as materialized (
+        select c.id, m.session_id, coalesce(m.turn, m.id) + s.step as place, s.step <> 0 as beside
+        from (select d.id from dense d union select l.id from posting l) c
         cross join lateral (
             select m.id, m.session_id, m.turn from mindful.memory m
             where m.tenant = (select mindful._tenant()) and m.id = c.id
             offset 0
         ) m
-    ),
-    near as materialized (
-        select f.id, f.session_id, f.turn + s.step as turn, f.alone, s.step <> 0 as beside
-        from found f
-        join (values (0), (-1), (1)) s (step) on s.step = 0 or f.turn is not null
+        join (values (0), (-1), (1)) s (step) on s.step = 0 or m.turn is not null
     ),
     term as (
-        select n.session_id, n.turn, n.alone, p.idf,
-            sum(p.frequency * case when n.beside then neighbour_share else 1 end) as frequency
+        select n.session_id, n.place, p.idf, sum(case when n.beside then 0 else p.frequency end) as own,
+            sum(case when n.beside then neighbour_share else 1 end * p.frequency) as context
         from posting p join near n using (id)
-        group by n.session_id, n.turn, n.alone, p.term, p.idf
+        group by n.session_id, n.place, p.term, p.idf
     ),
     part as (
-        select t.session_id, t.turn, t.alone, t.idf * 2.2 * t.frequency / (t.frequency + 1.2) as bm25_context,
-            0::double precision as bm25, 0::double precision as share, 0::double precision as share_context
+        select t.session_id, t.place, t.idf * 2.2 * t.own / (t.own + 1.2) as bm25,
+            t.idf * 2.2 * t.context / (t.context + 1.2) as bm25_context,
+            null::double precision as similarity, 0::double precision as share, 0::double precision as share_context
         from term t
         union all
-        select n.session_id, n.turn, n.alone, 0, l.bm25, 0, 0
-        from lexical l join near n using (id) where not n.beside
-        union all
-        select n.session_id, n.turn, n.alone, 0, 0, case when n.beside then 0 else d.share end, case when n.beside then d.share else 0 end
+        select n.session_id, n.place, 0, 0, case when not n.beside then d.similarity end,
+            case when n.beside then 0 else d.share end, case when n.beside then d.share else 0 end
         from dense d join near n using (id)
     ),
-    place as (
-        select p.session_id, p.turn, p.alone, sum(p.bm25) as bm25, sum(p.bm25_context) as bm25_context,
-            sum(p.share) as share, sum(p.share_context) as share_context
+    total as (
+        select p.session_id, p.place, sum(p.bm25) as bm25, sum(p.bm25_context) as bm25_context,
+            max(p.similarity) as similarity, sum(p.share) as share, sum(p.share_context) as share_context
         from part p
-        group by p.session_id, p.turn, p.alone
+        group by p.session_id, p.place
     ),
     best as materialized (
-        select p.*,
-            weight_bm25 * coalesce(p.bm25 / nullif(max(p.bm25) over (), 0), 0)
-            + weight_bm25_context * coalesce(p.bm25_context / nullif(max(p.bm25_context) over (), 0), 0)
-            + weight_similarity * p.share
-            + weight_similarity_context * p.share_context as score
-        from place p
+        select t.*,
+            weight_bm25 * coalesce(t.bm25 / nullif(max(t.bm25) over (), 0), 0)
+            + weight_bm25_context * coalesce(t.bm25_context / nullif(max(t.bm25_context) over (), 0), 0)
+            + weight_similarity * t.share
+            + weight_similarity_context * t.share_context as score
+        from total t
         order by score desc
         limit pool
-    ),
-    placed as (
-        select b.alone as id, b.* from best b where b.alone is not null
-        union all
-        select m.id, b.*
-        from best b
-        cross join lateral (
-            select m.id from mindful.memory m
-            where m.tenant = (select mindful._tenant()) and m.session_id = b.session_id and m.turn = b.turn
-            offset 0
-        ) m
     )
-    select p.id, p.score, nullif(p.bm25, 0), nullif(p.bm25_context, 0), d.similarity, p.share_context
-    from placed p left join dense d using (id);
+    select f.memory, b.score, b.similarity, nullif(b.bm25, 0), nullif(b.bm25_context, 0), b.share_context,
+        null::double precision, null::double precision, null::real
+    from best b
+    cross join lateral (
+        select m as memory from mindful.memory m
+        where m.tenant = (select mindful._tenant()) and b.session_id is null and m.id = b.place
+            and mindful._recall_admits(filter, m)
+        union all
+        select m from mindful.memory m
+        where m.tenant = (select mindful._tenant()) and m.session_id = b.session_id and m.turn = b.place
+            and mindful._recall_admits(filter, m)
+    ) f;
 end
 $$;
-comment on function _recall_scores(text, vector, text, integer, integer, recall_filter, jsonb) is
-'The memories with the best weighted sums of what the arms found, boosts not counted. bm25_context is BM25 of a turn and those before and after it as fields of one text (BM25F), whose words count by recall_neighbour_share. Similarities are scaled to [0, 1] over the candidates, or to less where they are all within 0.1; similarity_context is the sum of the scaled similarities of the turns before and after it. Candidates alone are seen, so a neighbour that no arm found adds nothing.';
+comment on function _recall_scores(text, vector, text, integer, integer, recall_filter, boolean, jsonb) is
+'The memories with the best weighted sums of what the arms found, boosts not counted. bm25_context is BM25 of a turn and those before and after it as fields of one text (BM25F), whose words count by recall_neighbour_share. Similarities are scaled to [0, 1] over the candidates, or to less where they are all within 0.1; similarity_context is the sum of those of the turns before and after. Candidates alone are seen, so a neighbour that no arm found adds nothing. The arms find only what passes the filter if narrow, else what they found is filtered.';
 
-create function _memory_recall(
+create function _recall_ranked(
     query text,
     embedding vector,
     embedder text,
     k integer,
     filter recall_filter,
     options jsonb
-)
-returns table (
-    id bigint,
-    score double precision,
-    bm25 double precision,
-    bm25_context double precision,
-    similarity double precision,
-    similarity_context double precision,
-    recency double precision,
-    importance double precision,
-    access double precision
-)
+) returns setof recall_score
 language plpgsql stable parallel restricted security invoker rows 10
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
 as $$
-#variable_conflict use_column
 declare
     half_life_days double precision := options ->> 'recall_half_life_days';
     recency_boost double precision := options ->> 'recall_boost_recency';
     importance_boost double precision := options ->> 'recall_boost_importance';
     access_boost double precision := options ->> 'recall_boost_access';
     narrow boolean := filter.kinds is not null or filter.metadata is not null or filter.session_id is not null;
-    hidden integer := (
-        select count(*) from (
-            (select from mindful.memory m where m.tenant = (select mindful._tenant()) and m.valid_to <= filter.as_of limit 101)
-            union all
-            (select from mindful.memory m where m.tenant = (select mindful._tenant()) and m.valid_from > filter.as_of limit 101)
-        ) h
-    );
+    hidden integer := 0;
 begin
-    -- A few that are not valid are made up for by as many candidates more; asking memory about each costs more.
-    if hidden > 100 then
-        narrow := true;
-    end if;
-    if narrow then
-        hidden := 0;
+    if not narrow then
+        hidden := mindful._recall_hidden(filter.as_of);
+        narrow := hidden > 100;
+        hidden := case when narrow then 0 else hidden end;
     end if;
     return query
-    with boosted as (
-        select s.*, m.content_hash,
-            power(0.5, greatest(extract(epoch from filter.as_of - m.created_at)::double precision, 0)
-                / (86400 * half_life_days)) as recency,
-            m.importance::double precision as importance,
-            coalesce(a.access_count / (a.access_count + 5.0::double precision), 0) as access
-        from mindful._recall_scores(query, embedding, embedder, 50 + 2 * k + hidden, 20 + 2 * k + hidden,
-            case when narrow then filter end, options) s
-        cross join lateral (
-            select m.content_hash, m.created_at, m.importance from mindful.memory m
-            where m.tenant = (select mindful._tenant()) and m.id = s.id and mindful._recall_admits(filter, m)
-            offset 0
-        ) m
+    with found as (
+        select s.*,
+            power(0.5, greatest(extract(epoch from filter.as_of - (s.memory).created_at)::double precision, 0)
+                / (86400 * half_life_days)) as age_share,
+            coalesce(a.access_count / (a.access_count + 5.0::double precision), 0) as access_share
+        from mindful._recall_scores(query, embedding, embedder, 40 + k + hidden, 10 + k + hidden, filter, narrow, options) s
         left join lateral (
             select a.access_count from mindful.memory_access a
-            where a.tenant = (select mindful._tenant()) and a.id = s.id
+            where a.tenant = (select mindful._tenant()) and a.id = (s.memory).id
             offset 0
         ) a on true
     ),
-    scored as (
-        select b.*, b.score * (1 + greatest(-0.1, least(0.1,
-            recency_boost * b.recency + importance_boost * (2 * b.importance - 1) + access_boost * b.access))) as final
-        from boosted b
+    boosted as (
+        select f.*, f.score * (1 + greatest(-0.1, least(0.1, recency_boost * f.age_share
+            + importance_boost * (2 * (f.memory).importance - 1) + access_boost * f.access_share))) as raised
+        from found f
     ),
     single as (
-        select distinct on (s.content_hash) s.* from scored s order by s.content_hash, s.final desc, s.id desc
+        select distinct on ((b.memory).content_hash) b.* from boosted b
+        order by (b.memory).content_hash, b.raised desc, (b.memory).id desc
     )
-    select s.id, s.final, s.bm25, s.bm25_context, s.similarity, s.similarity_context, s.recency, s.importance, s.access
+    select s.memory, s.raised, s.similarity, s.bm25, s.bm25_context, s.similarity_context, s.age_share, s.access_share, null::real
     from single s
-    order by s.final desc, s.id desc
+    order by s.raised desc, (s.memory).id desc
     limit k;
 end
 $$;
-comment on function _memory_recall(text, vector, text, integer, recall_filter, jsonb) is
-'memory_recall for a query that is embedded already: ids and scores.';
+comment on function _recall_ranked(text, vector, text, integer, recall_filter, jsonb) is
+'The k best memories by score, boosts counted in, each text once, best first. A few that are not valid are made up for by as many candidates more; where they are many, the arms ask memory.';
 
 create type recalled_memory as (
     id bigint,
@@ -392,7 +382,8 @@ create type recalled_memory as (
     similarity_context double precision,
     recency double precision,
     importance double precision,
-    access double precision
+    access double precision,
+    rerank real
 );
 comment on type recalled_memory is 'A memory that matches a query, with every component of its score.';
 comment on column recalled_memory.score is 'The weighted sum of the arms, each scaled to at most 1, raised or lowered by at most a tenth; the weights and boosts are settings.';
@@ -402,6 +393,142 @@ comment on column recalled_memory.bm25_context is 'BM25 of the words of a turn a
 comment on column recalled_memory.similarity_context is 'The scaled similarities of the turns before and after, added.';
 comment on column recalled_memory.recency is 'From 1, just made, halved every recall_half_life_days.';
 comment on column recalled_memory.access is 'n / (n + 5) of a memory that was used n times.';
+comment on column recalled_memory.rerank is 'The reranker''s score; NULL where it did not run, or not in time.';
+
+create function _recall_reranked(query text, ranked recall_score[], options jsonb) returns recall_score[]
+language plpgsql stable parallel restricted security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    scores real[] := mindful.llm_rerank(
+        query,
+        array(select (r.memory).content from unnest(ranked[:50]) with ordinality r order by r.ordinality),
+        limit_ms => (options ->> 'recall_rerank_ms')::integer
+    );
+begin
+    if array_position(scores, null) is not null then  -- Scores of some cannot be compared with those of others.
+        return ranked;
+    end if;
+    return array(
+        select row(r.memory, r.score, r.similarity, r.bm25, r.bm25_context, r.similarity_context, r.recency, r.access,
+            scores[r.ordinality])::mindful.recall_score
+        from unnest(ranked) with ordinality r
+        order by scores[r.ordinality] desc nulls last, r.ordinality
+    );
+end
+$$;
+comment on function _recall_reranked(text, recall_score[], jsonb) is
+'The first 50 in the order of the default reranker, which has recall_rerank_ms for it; unchanged if that is not enough.';
+
+create function _recall_nearness(embedder text, ids bigint[]) returns real[]
+language plpgsql stable parallel restricted security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set jit = off
+as $$
+declare
+    vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
+    nearness real[];
+begin
+    if embedder is null then
+        return array_fill(0::real, array[cardinality(ids) ^ 2]::integer[]);
+    end if;
+    execute format('
+        with own as materialized (
+            select i.place, e.embedding
+            from unnest($1) with ordinality i (id, place)
+            left join lateral (
+                select e.embedding from mindful.%2$I e where e.tenant = (select mindful._tenant()) and e.id = i.id offset 0
+            ) e on true
+        )
+        select array_agg(coalesce((1 - (a.embedding operator(%1$s.<=>) b.embedding))::real, 0) order by a.place, b.place)
+        from own a cross join own b', vector_schema, mindful._embedding_table(embedder))
+    into nearness using ids;
+    return nearness;
+end
+$$;
+comment on function _recall_nearness(text, bigint[]) is
+'The cosine similarities of n memories with one another, n x n in the order of the ids; 0 where there is no embedding.';
+
+create function _recall_diverse(ranked recall_score[], embedder text, diversity real, k integer) returns recall_score[]
+language plpgsql stable parallel restricted security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    places integer := cardinality(ranked);
+    nearness real[] := mindful._recall_nearness(embedder, array(select (r.memory).id from unnest(ranked) with ordinality r order by r.ordinality));
+    relevance double precision[];
+    likeness double precision[] := array_fill(0::double precision, array[places]);
+    chosen integer[] := '{}';
+    best integer;
+begin
+    select array_agg(coalesce((v.value - v.low) / nullif(v.high - v.low, 0), 1) order by v.place) into relevance
+    from (
+        select r.ordinality as place, coalesce(r.rerank, r.score) as value,
+            min(coalesce(r.rerank, r.score)) over () as low, max(coalesce(r.rerank, r.score)) over () as high
+        from unnest(ranked) with ordinality r
+    ) v;
+    while cardinality(chosen) < least(k, places) loop
+        best := (
+            select place from generate_series(1, places) place
+            where place <> all (chosen)
+            order by (1 - diversity) * relevance[place] - diversity * likeness[place] desc, place
+            limit 1
+        );
+        chosen := chosen || best;
+        likeness := array(
+            select greatest(likeness[place], nearness[(best - 1) * places + place])
+            from generate_series(1, places) place order by place
+        );
+    end loop;
+    return array(select ranked[c.place] from unnest(chosen) with ordinality c (place) order by c.ordinality);
+end
+$$;
+comment on function _recall_diverse(recall_score[], text, real, integer) is
+'The k that maximal marginal relevance chooses (Carbonell and Goldstein 1998), in its order: each time that with the largest (1 - diversity) x relevance - diversity x similarity to the nearest one chosen.';
+
+create function _memory_recall(
+    query text,
+    embedding vector,
+    embedder text,
+    k integer,
+    filter recall_filter,
+    max_tokens integer default null,
+    diversity real default 0,
+    rerank boolean default false
+) returns setof recalled_memory
+language plpgsql stable parallel restricted security invoker rows 10
+set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+    options jsonb := mindful._recall_options();
+    pool integer := greatest(k, case when rerank or diversity > 0 then 50 end);
+    ranked mindful.recall_score[] := array(
+        select r from mindful._recall_ranked(query, embedding, embedder, pool, filter, options) r
+    );
+begin
+    if rerank then
+        ranked := mindful._recall_reranked(query, ranked, options);
+    end if;
+    if diversity > 0 then
+        ranked := mindful._recall_diverse(ranked, embedder, diversity, k);
+    end if;
+    return query
+    select (s.memory).id, (s.memory).content, (s.memory).kind, s.score, s.similarity, s.bm25, (s.memory).metadata,
+        (s.memory).session_id, (s.memory).turn, (s.memory).role, (s.memory).source, (s.memory).created_at, s.bm25_context,
+        s.similarity_context, s.recency, (s.memory).importance::double precision, s.access, s.rerank
+    from (
+        select r.*, sum(ceil(char_length((r.memory).content) / 4.0)) over (order by r.ordinality) as tokens
+        from unnest(ranked[:k]) with ordinality r
+    ) s
+    where max_tokens is null or s.tokens <= max_tokens
+    order by s.ordinality;
+end
+$$;
+comment on function _memory_recall(text, vector, text, integer, recall_filter, integer, real, boolean) is
+'memory_recall for a query that is embedded already (NULL: full text alone).';
 
 create function memory_recall(
     query text,
@@ -410,13 +537,12 @@ create function memory_recall(
     metadata jsonb default null,
     session_id uuid default null,
     as_of timestamptz default now(),
-    max_tokens integer default null
+    max_tokens integer default null,
+    diversity real default 0,
+    rerank boolean default false
 ) returns setof recalled_memory
 language plpgsql stable parallel restricted security invoker rows 5
 set search_path = pg_catalog, mindful, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set jit = off
 as $$
 declare
     asked text := mindful._text_argument('query', query);
@@ -425,25 +551,14 @@ declare
     filter mindful.recall_filter := row(kinds, metadata, session_id, coalesce(as_of, now()));
     embedder text := (select f.name from mindful._model_find('embedder', null) f);
 begin
+    if diversity is null or not diversity between 0 and 1 then
+        perform mindful._raise(case when diversity is null then '22004' else '22023' end,
+            format('diversity is %s', coalesce(diversity::text, 'null')), 'It must be between 0 and 1.');
+    end if;
     return query
-    with shown as (
-        select m.id, m.content, m.kind, r.score, r.similarity, r.bm25, m.metadata, m.session_id, m.turn, m.role, m.source,
-            m.created_at, r.bm25_context, r.similarity_context, r.recency, r.importance, r.access,
-            sum(ceil(char_length(m.content) / 4.0)) over (order by r.score desc, r.id desc) as tokens
-        from mindful._memory_recall(asked,
-            case when embedder is not null then mindful.llm_embed(asked, embedder) end, embedder, wanted, filter, mindful._recall_options()) r
-        cross join lateral (
-            select m.* from mindful.memory m
-            where m.tenant = (select mindful._tenant()) and m.id = r.id
-            offset 0
-        ) m
-    )
-    select s.id, s.content, s.kind, s.score, s.similarity, s.bm25, s.metadata, s.session_id, s.turn, s.role, s.source,
-        s.created_at, s.bm25_context, s.similarity_context, s.recency, s.importance, s.access
-    from shown s
-    where budget is null or s.tokens <= budget
-    order by s.score desc, s.id desc;
+    select r.* from mindful._memory_recall(asked, case when embedder is not null then mindful.llm_embed(asked, embedder) end,
+        embedder, wanted, filter, budget, diversity, coalesce(rerank, false)) r;
 end
 $$;
-comment on function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, integer) is
-'The k memories that best match a query in meaning and in words, those of the turns beside them counted in, best first. kinds, metadata (an object that theirs contains) and session_id say which are asked for; valid at as_of, from valid_from until before valid_to, they are all. max_tokens ends the list before it has more, a token taken for four characters: counting them would load the generator. Memories with the same text come once. No model but the embedder runs; works in read-only transactions. Errors: 22004 (NULL), 22023 (empty query, k outside 1 to 1000, max_tokens below 1).';
+comment on function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, integer, real, boolean) is
+'The k memories that best match a query in meaning and in words, those of the turns beside them counted in, best first. kinds, metadata (an object that theirs contains) and session_id say which are asked for; valid at as_of, from valid_from until before valid_to, they are all. Memories with the same text come once. With rerank the default reranker orders the best 50 again, if it can within the setting recall_rerank_ms. diversity, from 0 to 1, passes over what is like something that came before. max_tokens ends the list before it has more, a token taken for four characters: counting them would load the generator. No other model but the embedder runs; works in read-only transactions. Errors: 22004 (NULL), 22023 (empty query, k outside 1 to 1000, max_tokens below 1, diversity outside 0 to 1), 55000 (rerank without a default reranker).';

@@ -49,7 +49,7 @@ class Weights:
         }
 
 
-DEFAULT = Weights((0, 0.6, 0.4, 0.1), 0.5)
+DEFAULT = Weights((0, 0.65, 0.35, 0.1), 0.5)
 ALONE = {arm: Weights(tuple(float(arm == other) for other in ARMS), 0.5) for arm in ARMS[:3]} | {
     "bm25 + similarity": Weights((0.6, 0, 0.4, 0), 0.5)
 }
@@ -83,11 +83,11 @@ def explore(db: psycopg.Connection, question: Question) -> Found:
     for share in SHARES:
         options = Jsonb(DEFAULT.settings() | {"recall_neighbour_share": share})
         rows = db.execute(
-            """select m.metadata -> 'session', m.metadata -> 'turn', s.bm25, s.bm25_context, s.similarity,
-                   s.similarity_context
+            """select (s.memory).metadata -> 'session', (s.memory).metadata -> 'turn', s.bm25, s.bm25_context,
+                   s.similarity, s.similarity_context
                from _model_find('embedder', null) f
-               cross join _recall_scores(%s, llm_embed(%s), f.name, 70, 100000, null, %s) s
-               join memory m on m.tenant = (select _tenant()) and m.id = s.id order by s.id desc""",
+               cross join _recall_scores(%s, llm_embed(%s), f.name, 50, 100000, null, false, %s) s
+               order by (s.memory).id desc""",
             (question.text, question.text, options),
         ).fetchall()
         turns = [(row[0], row[1]) for row in rows]

@@ -93,7 +93,7 @@ def test_turns_beside_count_as_fields_of_one_text(ana: psycopg.Connection) -> No
     assert [row[2] is None for row in rows if row[0] == "blue bird sings"] == [True]
     best = max(expected.values())
     assert {row[0]: row[3] for row in rows} == pytest.approx(
-        {content: 0.6 * value / best for content, value in expected.items()}
+        {content: 0.65 * value / best for content, value in expected.items()}
     )
 
 
@@ -123,7 +123,7 @@ def test_a_score_is_the_sum_of_its_parts(ana: psycopg.Connection) -> None:
     low, high = min(row[1] for row in rows), max(row[1] for row in rows)
     highest = max(row[2] or 0 for row in rows)
     for score, similarity, words, recency, importance, access in rows:
-        base = 0.4 * (1 - (high - similarity) / max(high - low, 0.1)) + 0.6 * (words or 0) / highest
+        base = 0.35 * (1 - (high - similarity) / max(high - low, 0.1)) + 0.65 * (words or 0) / highest
         boost = 0.04 * recency + 0.04 * (2 * importance - 1) + 0.02 * access
         assert score == pytest.approx(base * (1 + boost))
     assert [row[0] for row in rows] == sorted((row[0] for row in rows), reverse=True)
@@ -286,3 +286,33 @@ def test_another_tenant_recalls_nothing(ana: psycopg.Connection, bob: psycopg.Co
         "_recall_dense(llm_embed('safe 4711'), 'all-minilm-l6-v2', 10, null)",
     ):
         assert bob.execute(f"select count(*) from {call}").fetchone() == (0,)
+
+
+def test_diversity_passes_over_what_is_alike(ana: psycopg.Connection) -> None:
+    remember(
+        ana,
+        "Rex the beagle loves the park.",
+        "Rex the beagle loves the park!!",
+        "Rex the beagle loves the park a lot.",
+        "Rex was vaccinated in May.",
+    )
+    assert "Rex was vaccinated in May." not in found(ana, "'Rex the beagle park', 2")
+    chosen = found(ana, "'Rex the beagle park', 2, diversity => 0.7")
+    assert chosen[0].startswith("Rex the beagle loves the park")
+    assert chosen[1] == "Rex was vaccinated in May."
+    assert len(found(ana, "'Rex', 10, diversity => 1")) == 4
+    assert found(ana, "'Rex the beagle park', 4, diversity => 0.0001") == found(
+        ana, "'Rex the beagle park', 4"
+    )
+    for value in ("-0.1", "1.1", "'nan'"):
+        with fails("22023"):
+            found(ana, f"'Rex', diversity => {value}")
+    with fails("22004"):
+        found(ana, "'Rex', diversity => null")
+
+
+def test_diversity_needs_no_embedder(db: psycopg.Connection, ana: psycopg.Connection) -> None:
+    db.execute("update model set is_default = false where kind = 'embedder'")
+    remember(ana, "The red fox.", "The red hen.", "The red cock.")
+    assert found(ana, "'red fox', 3, diversity => 0.5")[0] == "The red fox."
+    assert found(ana, "'nothing', 3, diversity => 0.5") == []

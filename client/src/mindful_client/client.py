@@ -61,6 +61,7 @@ class Client:
     llm_embed = _method(calls.llm_embed)
     llm_embed_many = _method(calls.llm_embed_many)
     llm_token_count = _method(calls.llm_token_count)
+    llm_rerank = _method(calls.llm_rerank)
     llm_generate_many = _method(calls.llm_generate_many)
     llm_classify = _method(calls.llm_classify)
     llm_classify_many = _method(calls.llm_classify_many)

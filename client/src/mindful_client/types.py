@@ -88,6 +88,7 @@ class RecalledMemory:
     recency: float
     importance: float
     access: float
+    rerank: float | None
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,19 @@ class Embedder(Protocol):
         """Give the memory back."""
 
 
+class Reranker(Protocol):
+    """A loaded model that reads a query and a text together."""
+
+    def score(self, query: str, texts: Sequence[str], interrupts: Interrupts) -> Iterator[float]:
+        """Yield how well each text answers the query, the higher the better."""
+
+    def close(self) -> None:
+        """Give the memory back."""
+
+
+Model = Generator | Embedder | Reranker
+
+
 @dataclass(frozen=True)
 class ModelSpec:
     """One row of the table `model`: what is needed to load it."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mindful import process, providers
 from mindful.errors import NotReadyError, UndefinedObjectError
-from mindful.ports import Database, Embedder, Generator, ModelSpec
+from mindful.ports import Database, Embedder, Generator, Model, ModelSpec, Reranker
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Loaded:
     """A model in this backend's memory."""
 
     spec: ModelSpec
-    model: Generator | Embedder
+    model: Model
     load_ms: float
     private_bytes: int
 
@@ -40,6 +40,12 @@ def generator(db: Database, name: str | None) -> tuple[ModelSpec, Generator]:
 def embedder(db: Database, name: str | None) -> tuple[ModelSpec, Embedder]:
     """Return the named embedder, or the default one, loading it at its first use."""
     spec = find(db, "embedder", name)
+    return spec, _load(db, spec)  # type: ignore[return-value]
+
+
+def reranker(db: Database, name: str | None) -> tuple[ModelSpec, Reranker]:
+    """Return the named reranker, or the default one, loading it at its first use."""
+    spec = find(db, "reranker", name)
     return spec, _load(db, spec)  # type: ignore[return-value]
 
 
@@ -73,7 +79,7 @@ def unload(name: str | None = None) -> int:
     return len(names)
 
 
-def _load(db: Database, spec: ModelSpec) -> Generator | Embedder:
+def _load(db: Database, spec: ModelSpec) -> Model:
     if not db.one("select mindful.setting_get('model_keep') = 'true' as keep")["keep"]:
         db.after_transaction(unload)
     held = _loaded.get(spec.name)

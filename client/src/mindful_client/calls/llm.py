@@ -106,6 +106,20 @@ def llm_token_count(content: str | None, *, model: str | None = DEFAULT) -> Call
     return scalar("llm_token_count", locals())
 
 
+def llm_rerank(
+    query: str | None,
+    contents: Sequence[str | None] | None,
+    *,
+    model: str | None = DEFAULT,
+    limit_ms: int | None = DEFAULT,
+) -> Call[list[float | None] | None]:
+    """Score how well each text answers a query, the higher the better; None for what limit_ms did not suffice for.
+
+    Raises InvalidInputError, NotFoundError (no such model), NotReadyError (no default reranker).
+    """
+    return scalar("llm_rerank", locals())
+
+
 def llm_generate_many(
     prompts: Sequence[str | None] | None,
     *,

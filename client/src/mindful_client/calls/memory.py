@@ -50,12 +50,15 @@ def memory_recall(
     session_id: UUID | None = DEFAULT,
     as_of: datetime = DEFAULT,
     max_tokens: int | None = DEFAULT,
+    diversity: float = DEFAULT,
+    rerank: bool = DEFAULT,
 ) -> Call[list[RecalledMemory]]:
     """Return the k memories that best match a query, best first, of some kinds, with some metadata, of a session.
 
-    They are valid at as_of (now), and have about max_tokens tokens at most.
+    They are valid at as_of (now), and have about max_tokens tokens at most. Diversity, from 0 to 1, passes over
+    what is like something that came before; rerank has the default reranker order the best 50 again.
 
-    Raises InvalidInputError (empty query, k outside 1 to 1000, max_tokens below 1).
+    Raises InvalidInputError (empty query, a number out of its range), NotReadyError (no default reranker).
     """
     return rows("memory_recall", locals(), RecalledMemory)
 

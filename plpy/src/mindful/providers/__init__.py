@@ -6,9 +6,9 @@ import importlib
 from typing import Protocol, cast
 
 from mindful.errors import InvalidParameterError
-from mindful.ports import Embedder, Generator, ModelFacts, ModelSpec
+from mindful.ports import Model, ModelFacts, ModelSpec
 
-KINDS = ("generator", "embedder")
+KINDS = ("generator", "embedder", "reranker")
 PROVIDERS = {
     "llama_cpp": "mindful.providers.llama",
     "sentence_transformers": "mindful.providers.sentence",
@@ -22,7 +22,7 @@ class Provider(Protocol):
     def inspect(self, kind: str, source: str, options: dict[str, object]) -> ModelFacts:
         """Check a model's files and options, and tell what they hold."""
 
-    def load(self, spec: ModelSpec) -> Generator | Embedder:
+    def load(self, spec: ModelSpec) -> Model:
         """Load a model into this process."""
 
 
@@ -35,6 +35,6 @@ def module(provider: str) -> Provider:
     return cast(Provider, importlib.import_module(PROVIDERS[provider]))
 
 
-def load(spec: ModelSpec) -> Generator | Embedder:
+def load(spec: ModelSpec) -> Model:
     """Load a registered model with its provider."""
     return module(spec.provider).load(spec)

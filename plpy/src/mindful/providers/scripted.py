@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mindful.errors import InvalidParameterError
 from mindful.ports import (
     Completion,
-    Embedder,
-    Generator,
     Interrupts,
     Message,
+    Model,
     ModelFacts,
     ModelSpec,
     Sampling,
@@ -167,6 +167,24 @@ class ScriptedEmbedder:
         return [value / norm for value in vector]
 
 
+class ScriptedReranker:
+    """Scores a text by the share of the query's words in it, each text taking `delay_ms` milliseconds."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._delay_s = integer(options, "delay_ms", 0, 0, 60_000) / 1000
+
+    def score(self, query: str, texts: Sequence[str], interrupts: Interrupts) -> Iterator[float]:
+        """Yield the shares."""
+        wanted = set(re.findall(r"\w+", query.lower()))
+        for text in texts:
+            interrupts.check()
+            time.sleep(self._delay_s)
+            yield len(wanted & set(re.findall(r"\w+", text.lower()))) / max(len(wanted), 1)
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
 def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
     """Check a script."""
     model = load(ModelSpec("", kind, "scripted", source, "", options))
@@ -174,11 +192,13 @@ def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
     return ModelFacts(digest, getattr(model, "context_length", None), getattr(model, "dims", None), None)
 
 
-def load(spec: ModelSpec) -> Generator | Embedder:
+def load(spec: ModelSpec) -> Model:
     """Make a scripted model."""
     try:
         if spec.kind == "embedder":
             return ScriptedEmbedder(spec.options)
+        if spec.kind == "reranker":
+            return ScriptedReranker(spec.options)
         return ScriptedGenerator(spec.options)
     except (TypeError, ValueError) as error:
         raise InvalidParameterError(

@@ -1,17 +1,17 @@
-"""Embedders of sentence-transformers: any Hugging Face folder, and the reference for other providers."""
+"""Embedders and cross-encoders of sentence-transformers: any Hugging Face folder, and the reference for others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mindful.errors import CorruptedModelError, InvalidParameterError, MissingPackageError, UndefinedFileError
-from mindful.ports import Embedder, Generator, Interrupts, ModelFacts, ModelSpec, Vector
+from mindful.ports import Interrupts, Model, ModelFacts, ModelSpec, Vector
 from mindful.providers.options import check_known, file_sha256, integer, readable_file
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import CrossEncoder, SentenceTransformer
 
 _BATCH = 8
 """Texts between two looks at pending cancels."""
@@ -22,6 +22,7 @@ class SentenceEmbedder:
 
     def __init__(self, model: SentenceTransformer) -> None:
         self._model = model
+        self.context_length = model.max_seq_length
         self.dims = len(model.encode("dimensions"))
 
     def embed(self, texts: Sequence[str], interrupts: Interrupts) -> list[Vector]:
@@ -50,30 +51,54 @@ class SentenceEmbedder:
         del self._model
 
 
+class SentenceReranker:
+    """A cross-encoder on the CPU."""
+
+    def __init__(self, model: CrossEncoder) -> None:
+        if model.num_labels != 1:
+            raise InvalidParameterError(
+                f"the cross-encoder has {model.num_labels} labels",
+                "A reranker has one: how well a text answers.",
+            )
+        self._model = model
+        self.context_length = model.max_seq_length
+
+    def score(self, query: str, texts: Sequence[str], interrupts: Interrupts) -> Iterator[float]:
+        """Yield the scores as the model's own activation gives them."""
+        for start in range(0, len(texts), _BATCH):
+            interrupts.check()
+            pairs = [(query, text) for text in texts[start : start + _BATCH]]
+            yield from map(float, self._model.predict(pairs, batch_size=_BATCH, show_progress_bar=False))
+
+    def close(self) -> None:
+        """Let the garbage collector have the weights."""
+        del self._model
+
+
 def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
     """Load a folder once, and tell what it holds."""
-    if kind != "embedder":
+    if kind == "generator":
         raise InvalidParameterError(
             f"sentence_transformers has no {kind}",
-            "Register it as an embedder, or a GGUF file with llama_cpp.",
+            "Register it as an embedder or reranker, or a GGUF file with llama_cpp.",
         )
     check_known(options, ("threads",))
-    model = _open(source, options)
+    model = _model(kind, source, options)
     weights = next(iter(sorted(Path(source).glob("*.safetensors"))), Path(source) / "config.json")
     return ModelFacts(
         sha256=file_sha256(str(weights)),
-        context_length=model.max_seq_length,
-        dims=SentenceEmbedder(model).dims,
+        context_length=model.context_length,
+        dims=model.dims if isinstance(model, SentenceEmbedder) else None,
         licence=None,
     )
 
 
-def load(spec: ModelSpec) -> Generator | Embedder:
+def load(spec: ModelSpec) -> Model:
     """Load a registered folder."""
-    return SentenceEmbedder(_open(spec.source, spec.options))
+    return _model(spec.kind, spec.source, spec.options)
 
 
-def _open(source: str, options: Mapping[str, Any]) -> SentenceTransformer:
+def _model(kind: str, source: str, options: Mapping[str, Any]) -> SentenceEmbedder | SentenceReranker:
     if not readable_file(f"{source}/config.json"):
         raise UndefinedFileError(
             f'there is no model folder "{source}"',
@@ -81,7 +106,7 @@ def _open(source: str, options: Mapping[str, Any]) -> SentenceTransformer:
         )
     try:
         import torch
-        from sentence_transformers import SentenceTransformer
+        from sentence_transformers import CrossEncoder, SentenceTransformer
     except ImportError as error:
         raise MissingPackageError(
             f"the provider sentence_transformers is not installed: {error}",
@@ -90,7 +115,9 @@ def _open(source: str, options: Mapping[str, Any]) -> SentenceTransformer:
     # Threads of torch spin while they wait, and a database shares its cores.
     torch.set_num_threads(integer(options, "threads", 1, 1, 64))
     try:
-        return SentenceTransformer(source, device="cpu", local_files_only=True)
+        if kind == "reranker":
+            return SentenceReranker(CrossEncoder(source, device="cpu", local_files_only=True))
+        return SentenceEmbedder(SentenceTransformer(source, device="cpu", local_files_only=True))
     except (OSError, ValueError, RuntimeError) as error:
         raise CorruptedModelError(
             f'the model folder "{source}" cannot be loaded: {error}', "Copy it again, with all its files."

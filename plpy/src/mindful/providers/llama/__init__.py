@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from mindful.errors import CorruptedModelError, InvalidParameterError
-from mindful.ports import Embedder, Generator, Interrupts, Message, ModelFacts, ModelSpec
+from mindful.ports import Generator, Interrupts, Message, Model, ModelFacts, ModelSpec
 from mindful.providers.llama.adapter import Adapter, check_file
 from mindful.providers.llama.library import llama
 from mindful.providers.llama.weights import Weights
@@ -28,6 +28,10 @@ _DEFAULT_CONTEXT = 2048
 
 def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
     """Load a GGUF file once, and tell what it holds."""
+    if kind not in _OPTIONS:
+        raise InvalidParameterError(
+            f"llama_cpp runs no {kind} here", "Register a folder with the provider sentence_transformers."
+        )
     check_known(options, _OPTIONS[kind])
     weights = Weights(source)
     try:
@@ -77,7 +81,7 @@ def inspect_adapter(
         generator.close()
 
 
-def load(spec: ModelSpec) -> Generator | Embedder:
+def load(spec: ModelSpec) -> Model:
     """Map a registered file and make a context for it."""
     adapter = spec.adapter and Adapter(spec.adapter, spec.sha256, float(spec.options["scale"]))
     weights = Weights(spec.source, adapter or None)
@@ -88,7 +92,7 @@ def load(spec: ModelSpec) -> Generator | Embedder:
         raise
 
 
-def _open(spec: ModelSpec, weights: Weights) -> Generator | Embedder:
+def _open(spec: ModelSpec, weights: Weights) -> Model:
     context_length, threads = _settings(weights, spec.options)
     # Imported here, as an embedder's first call should not pay for Jinja.
     if spec.kind == "embedder":

@@ -1,0 +1,278 @@
+"""Measure memory_recall among many memories of many tenants, against bare queries on the same rows in the same run.
+
+Usage: scale.py [--rows N ...] [--dims N] [--queries N] [--write FILE]. The server comes from MINDFUL_DSN, as `make dsn`
+prints it; each size is a database of its own there, dropped at the end. The peers are one HNSW index and one GIN
+index over all rows, asked for the 10 nearest of all tenants', by a superuser and without a filter. The query's
+embedding is given to both, so the model's time is left out.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from synthetic import EMBEDDER, Corpus, Tenant, load
+
+K = 10
+DATABASE = "mindful_bench_scale"
+ROLE = "mindful_bench"
+TABLE = f"memory_embedding_{EMBEDDER}"
+
+
+@dataclass(frozen=True)
+class Query:
+    """Some words of a memory, and a vector near its own."""
+
+    tenant: str
+    text: str
+    vector: str
+
+
+@dataclass
+class Times:
+    """Milliseconds of one kind of query."""
+
+    values: list[float] = field(default_factory=list)
+
+    def take(self, db: psycopg.Connection, statement: str, arguments: Sequence[object]) -> None:
+        """Run and time one query."""
+        started = time.perf_counter()
+        db.execute(statement, arguments, prepare=True).fetchall()
+        self.values.append((time.perf_counter() - started) * 1000)
+
+    @property
+    def p50(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def p99(self) -> float:
+        return float(np.percentile(self.values, 99))
+
+
+RECALL = "select id, score from _memory_recall(%s, %s::vector, %s, 10, row(null, null, null, now())::recall_filter)"
+NEAREST = "select id from bare order by embedding <=> %s::vector limit 10"
+NEAREST_OWN = f"select id from {TABLE} where tenant = %s order by embedding <=> %s::vector limit 10"
+MATCHING = """select id from bare where words @@ to_tsquery('english', %s)
+    order by ts_rank(words, to_tsquery('english', %s)) desc limit 10"""
+
+
+@contextmanager
+def database(dsn: str) -> Iterator[str]:
+    """Make a database with the extension and an application's role, and drop both at the end."""
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        _drop(admin)
+        admin.execute(sql.SQL("create database {} template template0").format(sql.Identifier(DATABASE)))
+        admin.execute(
+            sql.SQL('alter database {} set search_path = "$user", public, mindful').format(
+                sql.Identifier(DATABASE)
+            )
+        )
+        try:
+            yield make_conninfo(dsn, dbname=DATABASE)
+        finally:
+            _drop(admin)
+
+
+def _drop(admin: psycopg.Connection) -> None:
+    admin.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(DATABASE)))
+    admin.execute(sql.SQL("drop role if exists {}").format(sql.Identifier(ROLE)))
+
+
+def fill(db: psycopg.Connection, rows: int, dims: int) -> list[Tenant]:
+    """Load the rows, index the large tenants' embeddings, and make the peers' table."""
+    _progress(f"loading {rows} memories")
+    db.execute("set client_min_messages = warning")
+    db.execute("create extension mindful cascade")
+    db.execute(f"create role {ROLE} in role mindful_user, mindful_application")
+    made = load(db, rows, dims)
+    _progress("making the indexes")
+    db.execute("set maintenance_work_mem = '6GB'")
+    db.execute("set max_parallel_maintenance_workers = 2")
+    for tenant in made:
+        if tenant.size >= 20_000:
+            db.execute("select memory_index_create(%s)", (tenant.name,))
+    db.execute(
+        f"""create unlogged table bare as
+            select e.id, e.embedding, to_tsvector('english', m.content) as words
+            from {TABLE} e join memory m using (tenant, id)"""
+    )
+    db.execute("create index on bare using gin (words)")
+    db.execute("create index on bare using hnsw (embedding vector_cosine_ops)")
+    db.execute("vacuum analyze bare")
+    return made
+
+
+def queries(db: psycopg.Connection, chosen: Sequence[Tenant], corpus: Corpus) -> list[Query]:
+    """Ask each tenant for something like one of its memories."""
+    rng = np.random.default_rng(3)
+    made = []
+    for tenant in chosen:
+        row = db.execute(
+            f"select m.content, e.embedding::text from memory m join {TABLE} e using (tenant, id)"
+            " where m.tenant = %s and m.id = %s",
+            (tenant.name, int(tenant.first + rng.integers(tenant.size))),
+        ).fetchone()
+        assert row
+        words = row[0].split()
+        vector = corpus.around(np.array([[float(x) for x in row[1][1:-1].split(",")]], dtype=np.float32))[0]
+        made.append(
+            Query(
+                tenant.name,
+                " ".join(rng.choice(words, size=min(6, len(words)), replace=False)),
+                "[" + ",".join(f"{x:.6f}" for x in vector) + "]",
+            )
+        )
+    return made
+
+
+def measure(user: psycopg.Connection, db: psycopg.Connection, asked: Sequence[Query]) -> dict[str, Times]:
+    """Time ours and the peers in turns, after a warm-up over the same queries."""
+    times: dict[str, Times] = {}
+    for repeat in range(2):
+        times = {name: Times() for name in ("recall", "nearest", "nearest of the tenant", "full text")}
+        for query in asked:
+            user.execute("select set_config('mindful.tenant', %s, false)", (query.tenant,))
+            words = " | ".join(query.text.split())
+            times["recall"].take(user, RECALL, (query.text, query.vector, EMBEDDER))
+            times["nearest"].take(db, NEAREST, (query.vector,))
+            times["nearest of the tenant"].take(db, NEAREST_OWN, (query.tenant, query.vector))
+            if repeat == 0 or len(times["full text"].values) < 50:  # it takes long
+                times["full text"].take(db, MATCHING, (words, words))
+    return times
+
+
+FILTERS = {
+    "tenant": ("null", "true"),
+    "kind (a fifth)": ("row(array['fact'], null, null, null)::recall_filter", "m.kind = 'fact'"),
+    "metadata (a twentieth)": (
+        """row(null, '{"topic": 3}', null, null)::recall_filter""",
+        """m.metadata @> '{"topic": 3}'""",
+    ),
+}
+
+
+def agreement(user: psycopg.Connection, db: psycopg.Connection, asked: Sequence[Query]) -> dict[str, float]:
+    """Recall@10 of the dense arm against an exact scan, by filter."""
+    found = {}
+    for name, (given, condition) in FILTERS.items():
+        shares = []
+        for query in asked:
+            user.execute("select set_config('mindful.tenant', %s, false)", (query.tenant,))
+            ours = user.execute(
+                f"select id from _recall_dense(%s::vector, %s, 70, {given}) order by similarity desc limit {K}",
+                (query.vector, EMBEDDER),
+            ).fetchall()
+            with db.transaction():
+                db.execute("set local enable_indexscan = off")
+                exact = db.execute(
+                    f"""select e.id from {TABLE} e join memory m using (tenant, id)
+                        where e.tenant = %s and {condition} order by e.embedding <=> %s::vector limit {K}""",
+                    (query.tenant, query.vector),
+                ).fetchall()
+            if exact:
+                shares.append(len({*ours} & {*exact}) / len(exact))
+        found[name] = statistics.fmean(shares)
+    return found
+
+
+def scans(user: psycopg.Connection, asked: Sequence[Query]) -> int:
+    """Count the scans of whole tables that recalls make, by the server's own statistics."""
+    counted = """select coalesce(sum(seq_scan), 0) from pg_stat_xact_user_tables
+        where schemaname = 'mindful' and relname like 'memory%'"""
+    with user.transaction():
+        for query in asked:
+            user.execute("select set_config('mindful.tenant', %s, false)", (query.tenant,))
+            user.execute(RECALL, (query.text, query.vector, EMBEDDER))
+        row = user.execute(counted).fetchone()
+    assert row
+    return int(row[0])
+
+
+def size(dsn: str, rows: int, dims: int, count: int) -> list[str]:
+    """Measure one size, and write its lines of the table."""
+    with (
+        database(dsn) as own,
+        psycopg.connect(own, autocommit=True) as db,
+        psycopg.connect(own, autocommit=True) as user,
+    ):
+        made = fill(db, rows, dims)
+        user.execute(f"set role {ROLE}")
+        rng = np.random.default_rng(5)
+        corpus = Corpus(dims)
+        lines = []
+        for name, chosen in (
+            ("any tenant", [made[at] for at in rng.integers(1, len(made), size=count)]),
+            (f"the largest, {made[0].size:,}", [made[0]] * count),
+        ):
+            _progress(f"asking {name}")
+            asked = queries(db, chosen, corpus)
+            times = measure(user, db, asked)
+            nearest = times["nearest"].p50
+            shown = [f"{t.p50:.2f} / {t.p99:.2f}" for t in times.values()]
+            exact = " / ".join(f"{share:.3f}" for share in agreement(user, db, asked[:50]).values())
+            lines.append(
+                f"| {rows:,} | {name} | {' | '.join(shown)} | **{times['recall'].p50 / nearest:.2f}** | {exact} "
+                f"| {scans(user, asked[:50])} |"
+            )
+        return lines
+
+
+def embedding(dsn: str) -> str:
+    """Time the default embedder of the DSN's own database on a query."""
+    times = Times()
+    with psycopg.connect(dsn, autocommit=True) as db:
+        for number in range(21):
+            times.take(
+                db, "select mindful.llm_embed(%s)", (f"Where did I leave the {number} keys of the shed?",)
+            )
+    times.values.pop(0)
+    return f"The query's embedding, which is left out above, takes {times.p50:.1f} ms (p99 {times.p99:.1f})."
+
+
+_TABLE = [
+    "Milliseconds, p50 / p99, over an existing connection:",
+    "",
+    "| memories | asked | `memory_recall`, k = 10 | bare HNSW, all rows | HNSW or exact, the tenant's rows "
+    "| bare full text, all rows | recall / bare HNSW | dense arm's recall@10 under "
+    + " / ".join(FILTERS)
+    + " | table scans in 50 recalls |",
+    "|---|---|---|---|---|---|---|---|---|",
+]
+
+
+def _progress(what: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--dims", type=int, default=384)
+    parser.add_argument("--queries", type=int, default=300)
+    parser.add_argument("--write", type=Path, help="also write the table to this file")
+    options = parser.parse_args()
+    dsn = os.environ["MINDFUL_DSN"]
+    lines = list(_TABLE)
+    for rows in options.rows:
+        lines += size(dsn, rows, options.dims, options.queries)
+        print("\n".join(lines), flush=True)
+    text = "\n".join([*lines, "", embedding(dsn)]) + "\n"
+    print(text, end="")
+    if options.write:
+        options.write.write_text(
+            f"# Recall among many memories\n\nAs `make bench-scale` printed it.\n\n{text}"
+        )
+
+
+if __name__ == "__main__":
+    main()
