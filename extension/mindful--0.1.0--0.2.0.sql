@@ -2459,6 +2459,7 @@ returns table (id bigint, similarity double precision)
 language plpgsql stable parallel restricted security invoker rows 70
 set search_path = pg_catalog, mindful, pg_temp
 set hnsw.iterative_scan = 'strict_order'
+set enable_seqscan = off
 set hnsw.ef_search = 64
 set hnsw.max_scan_tuples = 200000
 set jit = off
