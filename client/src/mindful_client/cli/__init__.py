@@ -9,12 +9,14 @@ from typing import Any
 import click
 
 from mindful_client.cli.chat import chat
+from mindful_client.cli.ingest import ingest
 from mindful_client.cli.memory import recall, remember
 from mindful_client.cli.output import report
 from mindful_client.cli.status import status
+from mindful_client.cli.transfer import export_, import_
 from mindful_client.cli.worker import worker
 from mindful_client.client import Client
-from mindful_client.errors import MindfulError
+from mindful_client.errors import MindfulError, NotReadyError
 
 
 class _Commands(click.Group):
@@ -25,7 +27,14 @@ class _Commands(click.Group):
             return super().invoke(context)
         except MindfulError as error:
             report(error)
-            context.exit(1)
+        except ModuleNotFoundError as error:
+            report(
+                NotReadyError(
+                    f"the Python package {error.name} is not installed",
+                    hint="pip install 'pg-mindful[ingest]'",
+                )
+            )
+        context.exit(1)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -45,5 +54,5 @@ def main(context: click.Context, dsn: str) -> None:
     context.obj = context.with_resource(Client(dsn))
 
 
-for command in (chat, recall, remember, status, worker):
+for command in (chat, export_, import_, ingest, recall, remember, status, worker):
     main.add_command(command)
