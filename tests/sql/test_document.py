@@ -32,7 +32,7 @@ LONG = "\n\n".join(
 @pytest.fixture(autouse=True)
 def quick(db: psycopg.Connection) -> None:
     """Count words: the scripted embedder is the default."""
-    db.execute("select model_default_set('scripted-embedder')")
+    db.execute("select model_default_set('scripted-embedder', force => true)")
 
 
 def insert(connection: psycopg.Connection, content: str, source: str, **options: Any) -> tuple[int, ...]:
@@ -111,7 +111,7 @@ def test_a_new_title_changes_no_chunk(ana: psycopg.Connection) -> None:
 
 
 def test_chunks_fit_the_embedder_and_are_recalled(db: psycopg.Connection, ana: psycopg.Connection) -> None:
-    db.execute("select model_default_set('all-minilm-l6-v2')")
+    db.execute("select model_default_set('all-minilm-l6-v2', force => true)")
     text = LONG + "\n\n## No heading in prose: the parrot's name is Coco.\n"
     insert(ana, text, "birds.txt")
     row = ana.execute(
@@ -293,7 +293,7 @@ def test_two_versions_at_once_leave_one(ana: psycopg.Connection, connect: Connec
 
 
 def test_a_cancel_is_heard_while_a_document_is_split(db: psycopg.Connection, ana: psycopg.Connection) -> None:
-    db.execute("select model_default_set('all-minilm-l6-v2')")
+    db.execute("select model_default_set('all-minilm-l6-v2', force => true)")
     insert(ana, GUIDE, "guide.md")
     text = LONG * 400
     ana.execute("set statement_timeout = 300")
