@@ -87,7 +87,7 @@ def test_what_is_exported_is_imported_as_it_was(
     assert {line["type"] for line in lines} == {"export", "session", "memory", "link", "evidence", "access"}
     assert load(bob, lines) == (2, 6, 0, 1, 1, 3)
     assert canonical(export(bob, f"embeddings => {embeddings}")) == canonical(lines)
-    found = bob.execute("select content from memory_recall('Where does it rain?', 1)").fetchone()
+    found = bob.execute("select content from memory_recall('Is Paris rainy?', 1)").fetchone()
     assert found == ("Paris is rainy.",)
     # Those of the default embedder, and what came with the lines of the other one's.
     counts = [
