@@ -43,8 +43,8 @@ lint: dev build #: check style, types, the SQL's security and the shell scripts
 	@$(setup)/pgspot.sh $(dev)pgspot
 	@$(dev)shellcheck -x -P SCRIPTDIR $$(git ls-files '*.sh') .ci/run
 
-bench: up dev #: measure speed and recall (BENCH_ARGS=...)
-	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" $(dev)python tests/bench/run.py $(BENCH_ARGS)
+bench: up dev #: measure speed, memory and cancels (BENCH_ARGS="--only batch --write docs/benchmarks.md")
+	@PYTHONPATH=tests MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" $(dev)python tests/bench/run.py $(BENCH_ARGS)
 
 bench-recall: up dev #: measure what is recalled of LoCoMo (LOCOMO=locomo10.json, BENCH_ARGS=...)
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" $(dev)python tests/bench/recall.py "$(LOCOMO)" $(BENCH_ARGS)

@@ -20,11 +20,13 @@ create view model_usage with (security_barrier = true) as
 select created_at::date as day, tenant, model, role, count(*) as generations, sum(prompt_tokens) as prompt_tokens,
     sum(cached_tokens) as cached_tokens, sum(completion_tokens) as completion_tokens,
     avg(first_token_ms) as mean_first_token_ms, avg(total_ms) as mean_total_ms,
-    count(*) filter (where finish_reason = 'length') as cut_by_length
+    count(*) filter (where finish_reason = 'length') as cut_by_length,
+    count(*) filter (where finish_reason = 'stop') as ended, avg(slot_wait_ms) as mean_slot_wait_ms,
+    max(slot_wait_ms) as max_slot_wait_ms
 from mindful.generation
 where tenant = (select mindful._tenant()) or (select mindful._reads_all())
 group by created_at::date, tenant, model, role;
-comment on view model_usage is 'What generators did, by day, tenant, model and role: for oneself, or for mindful_reader for all.';
+comment on view model_usage is 'What generators did, by day, tenant, model and role: for oneself, or for mindful_reader for all. Answers ended of themselves or were cut by length; times are in milliseconds, waiting for a slot among them.';
 
 create view confidence_daily with (security_barrier = true) as
 select created_at::date as day, tenant, model, count(*) as generations, avg(confidence) as mean_confidence,

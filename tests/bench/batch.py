@@ -86,12 +86,13 @@ THINGS = (
 
 def labels(connect: Connect, repeats: int) -> list[Row]:
     """Rows per second of labelling short texts: in one call, one by one, and by asking for the label in words."""
-    (instruction, choice), texts = SENTIMENT, [text for text, _ in REVIEWS]
+    (instruction, choice), texts = SENTIMENT, [text for text, _ in (*REVIEWS, *NEWS)]
     many, one = [], []
     asked: dict[str, list[float]] = {FORM: [], QUESTION: []}
     with connect() as db:
         for repeat in range(repeats + 1):
-            rows = [texts[at % len(texts)] for at in range(ROWS if repeat else SINGLE_ROWS)]
+            # A text given again would be answered from memory.
+            rows = [f"{texts[at % len(texts)]} {repeat}." for at in range(ROWS if repeat else SINGLE_ROWS)]
             seconds = _seconds(
                 db,
                 "select count(*) from llm_classify_many(%s, %s, %s)",

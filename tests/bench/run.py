@@ -1,8 +1,8 @@
-"""Measure mindful against plain llama-cpp-python on the same model files, in one run, as ratios.
+"""Measure mindful against plain llama-cpp-python, and against itself without what is measured, in one run, as ratios.
 
-Usage: run.py [--repeats N] [--only PART] [--write FILE]. The server comes from MINDFUL_DSN, as `make dsn` prints it.
-Every figure is a median over repeats in which the two sides take turns, with the spread of the ratio, because machines
-are noisy.
+Usage: run.py [--only SECTION ...] [--repeats N] [--write FILE]. The server comes from MINDFUL_DSN, as `make dsn`
+prints it. Every figure is a median over repeats in which the two sides take turns, with the spread of the ratio,
+because machines are noisy.
 """
 
 import argparse
@@ -17,9 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import batch
+import cancel
 import concurrency
+import log
+import lookup
 import psycopg
 import session
+import state
 from psycopg.types.json import Jsonb
 
 PROMPT = "Write a long story about a lighthouse keeper and the sea."
@@ -182,15 +187,22 @@ def memory(setting: Setting) -> list[tuple[str, float, float]]:
         ("embedder used", "select llm_embed('Hi')"),
         ("generator used too", "select llm_generate('Hi', max_tokens => 8)"),
         ("after model_unload()", "select model_unload()"),
+        (
+            "after a transaction with both, model_keep false",
+            "select setting_set('model_keep', 'false'), llm_generate('Hi', max_tokens => 8), llm_embed('Hi')",
+        ),
     )
     rows = []
     with setting.connect() as db:
-        for what, sql in steps:
-            db.execute(sql)
-            private, shared = db.execute(
-                "select private_bytes, shared_bytes from mindful_status()"
-            ).fetchone() or (0, 0)
-            rows.append((what, private / 1e6, shared / 1e6))
+        try:
+            for what, sql in steps:
+                db.execute(sql)
+                private, shared = db.execute(
+                    "select private_bytes, shared_bytes from mindful_status()"
+                ).fetchone() or (0, 0)
+                rows.append((what, private / 1e6, shared / 1e6))
+        finally:
+            db.execute("select setting_set('model_keep', 'null')")
     return rows
 
 
@@ -221,30 +233,57 @@ def _setting(repeats: int) -> Setting:
     return Setting(dsn, lambda: Plain(f"{prefix}/bin/python", arguments), repeats)
 
 
-MEASURES = (decode, first_call, writing)
+Measure = Callable[[Setting], list[Figure]]
 
 
-def figures(setting: Setting, only: str | None = None) -> list[str]:
-    """Measure what is compared with a peer, or one part of it, and write it as lines of Markdown."""
-    lines = ["| what | mindful | peer | ratio (spread) | goal |", "|---|---|---|---|---|"]
-    for measure in MEASURES:
-        if only in (None, measure.__name__):
-            print(f"measuring: {measure.__doc__}", file=sys.stderr, flush=True)
-            lines += [figure.row() for figure in measure(setting)]
-    return lines
+def _of(measure: Callable[[Callable[[], psycopg.Connection], int], list[Any]]) -> Measure:
+    """Make Figures of what the other modules measure."""
+    return lambda setting: [Figure(*row) for row in measure(setting.connect, setting.repeats)]
 
 
-def report(setting: Setting) -> str:
-    """Measure everything and write it as Markdown."""
-    lines = figures(setting)
-    for late in (session.without_model, session.with_model, session.reading):
-        print(f"measuring: {late.__doc__}", file=sys.stderr, flush=True)
-        lines += [Figure(*measured).row() for measured in late(setting.connect, setting.repeats)]
-    lines += ["", "| a connection's memory | private | shared with others |", "|---|---|---|"]
-    lines += [f"| {what} | {private:.0f} MB | {shared:.0f} MB |" for what, private, shared in memory(setting)]
-    print(f"measuring: {concurrency.__doc__}", file=sys.stderr, flush=True)
-    lines += ["", *concurrency.report(setting.connect)]
-    return "\n".join(lines) + "\n"
+def _table(*measures: Measure) -> Callable[[Setting], list[str]]:
+    def section(setting: Setting) -> list[str]:
+        lines = ["| what | mindful | peer | ratio (spread) | goal |", "|---|---|---|---|---|"]
+        return lines + [figure.row() for measure in measures for figure in measure(setting)]
+
+    return section
+
+
+def _memory(setting: Setting) -> list[str]:
+    lines = ["| a connection's memory | private | shared with others |", "|---|---|---|"]
+    return lines + [
+        f"| {what} | {private:.0f} MB | {shared:.0f} MB |" for what, private, shared in memory(setting)
+    ]
+
+
+def _states(setting: Setting) -> list[str]:
+    lines = ["", "| kept states | bytes | with their table |", "|---|---|---|"]
+    rows = [
+        f"| {what} | {held:.1f} MB | {table:.1f} MB |" for what, held, table in state.size(setting.connect)
+    ]
+    return _table(_of(state.late_turn), _of(state.other_connection), _of(state.cost))(setting) + lines + rows
+
+
+SECTIONS: dict[str, Callable[[Setting], list[str]]] = {
+    "speed": _table(decode, first_call, writing),
+    "batch": _table(_of(batch.labels), _of(batch.label_quality), _of(batch.answers)),
+    "state": _states,
+    "session": _table(_of(session.without_model), _of(session.with_model), _of(session.reading)),
+    "lookup": _table(_of(lookup.gain)),
+    "log": _table(_of(log.cost)),
+    "memory": _memory,
+    "cancel": lambda setting: cancel.report(setting.connect, setting.repeats),
+    "concurrency": lambda setting: concurrency.report(setting.connect),
+}
+
+
+def report(setting: Setting, sections: Sequence[str]) -> str:
+    """Measure sections and write them as Markdown."""
+    parts = []
+    for name in sections:
+        print(f"measuring: {name}", file=sys.stderr, flush=True)
+        parts.append("\n".join((f"## {name.capitalize()}", "", *SECTIONS[name](setting))))
+    return "\n\n".join(parts) + "\n"
 
 
 def _machine() -> str:
@@ -260,15 +299,10 @@ def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--only", choices=[measure.__name__ for measure in MEASURES], help="measure and print this alone"
-    )
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument("--write", type=Path, help="also write the tables to this file")
     options = parser.parse_args()
-    if options.only:
-        print(*figures(_setting(options.repeats), options.only), sep="\n")
-        return
-    text = report(_setting(options.repeats))
+    text = report(_setting(options.repeats), options.only)
     print(text, end="")
     if options.write:
         options.write.write_text(f"# Benchmarks\n\nAs `make bench` printed them on {_machine()}.\n\n{text}")

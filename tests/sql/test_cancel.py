@@ -6,24 +6,12 @@ import time
 import psycopg
 import pytest
 from support import Connect
+from support.work import AT_WORK
 
-AT_WORK = {
-    "decode": "select llm_generate('Write a very long story about the sea.', max_tokens => 1500)",
-    "prefill": "select llm_generate(repeat('word and other ', 600), max_tokens => 1)",
-    "stream": "select count(*) from (select llm_stream('Write a very long story.', max_tokens => 1500)) s",
-    "chat": "select llm_chat('Write a very long story about the sea.', max_tokens => 1500)",
-    "embed": "select llm_embed_many(array_agg('words about the thing ' || i)) from generate_series(1, 4000) i",
-    "classify": "select count(*) from llm_classify_many(array(select 'words about the thing ' || i"
-    " from generate_series(1, 4000) i), '{good,bad}')",
-    "many": "select llm_generate_many(array(select 'Write a very long story about ' || i"
-    " from generate_series(1, 64) i), max_tokens => 500)",
-    "insert": "select memory_insert_many(jsonb_agg(jsonb_build_object('content', 'words about the thing ' || i)))"
-    " from generate_series(1, 4000) i",
-    "job": "select job_run()",
-}
+STOPPED = AT_WORK | {"job": "select job_run()"}
 
 
-@pytest.mark.parametrize("work", AT_WORK)
+@pytest.mark.parametrize("work", STOPPED)
 @pytest.mark.parametrize(
     ("stop", "sqlstate"), [("pg_cancel_backend", "57014"), ("pg_terminate_backend", "57P01")]
 )
@@ -45,7 +33,7 @@ def test_a_stop_is_heard_within_200_ms(connect: Connect, work: str, stop: str, s
         asker = threading.Thread(target=ask, args=(other, busy.info.backend_pid, asked))
         asker.start()
         with pytest.raises(psycopg.Error) as caught:
-            busy.execute(AT_WORK[work])
+            busy.execute(STOPPED[work])
         heard = time.perf_counter()
         asker.join()
         assert caught.value.sqlstate == sqlstate
@@ -55,7 +43,7 @@ def test_a_stop_is_heard_within_200_ms(connect: Connect, work: str, stop: str, s
     assert min(delays) < 0.2
 
 
-@pytest.mark.parametrize("work", ["decode", "prefill"])
+@pytest.mark.parametrize("work", AT_WORK)
 def test_statement_timeout_ends_a_call_and_the_connection_goes_on(ana: psycopg.Connection, work: str) -> None:
     ana.execute("select llm_generate('Hi', max_tokens => 1)")
     ana.execute("set statement_timeout = '300ms'")

@@ -34,7 +34,7 @@ class _Commands(click.Group):
                     hint="pip install 'pg-mindful[ingest]'",
                 )
             )
-        context.exit(1)
+        return context.exit(1)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

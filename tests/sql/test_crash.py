@@ -1,0 +1,76 @@
+"""A backend that is killed while a model is at work: the database recovers, and nothing is held or half-written."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import psycopg
+import pytest
+from support.cluster import Cluster
+from support.work import AT_WORK
+
+pytestmark = pytest.mark.skipif(
+    "MINDFUL_TEST_CRASH" not in os.environ, reason="ends every connection of the cluster"
+)
+
+SLOTS_TAKEN = (
+    "select count(*) from pg_locks where locktype = 'advisory' and classid = _slot_class()::oid and granted"
+)
+ROWS = """select (select count(*) from memory), (select count(*) from session), (select count(*) from memory_term),
+    (select count(*) from generation), (select array_agg(m::text order by m.tenant) from memory_count m),
+    (select count(*) from memory where not exists (
+        select from memory_embedding_all_minilm_l6_v2 e where e.tenant = memory.tenant and e.id = memory.id))"""
+KILL = "do language plpython3u $$import os, signal; os.kill({}, signal.SIGKILL)$$"
+
+
+def connected(cluster: Cluster, database: str) -> psycopg.Connection:
+    """Connect as soon as the server is back."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return cluster.connect(database)
+        except psycopg.OperationalError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def wait_for_slot(db: psycopg.Connection) -> None:
+    deadline = time.monotonic() + 30
+    while db.execute(SLOTS_TAKEN).fetchone() == (0,):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("work", AT_WORK)
+def test_a_killed_backend_leaves_the_database_whole_and_its_slot_free(
+    cluster: Cluster, database: str, work: str
+) -> None:
+    busy, db = cluster.connect(database), cluster.connect(database)
+    busy.execute("select memory_insert('The key is under the pot.'), llm_chat('Hi', max_tokens => 2)")
+    before = db.execute(ROWS).fetchone()
+    failed: list[psycopg.Error] = []
+
+    def run() -> None:
+        try:
+            busy.execute(AT_WORK[work])
+        except psycopg.Error as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_for_slot(db)
+    time.sleep(0.3)
+    with pytest.raises(psycopg.OperationalError):
+        db.execute(f"{KILL.format(busy.info.backend_pid)}; select pg_sleep(10)".encode())
+    thread.join()
+    assert failed
+    with connected(cluster, database) as after:
+        assert after.execute(ROWS).fetchone() == before
+        assert before is not None
+        assert before[-1] == 0
+        assert after.execute(SLOTS_TAKEN).fetchone() == (0,)
+        assert after.execute("select llm_chat('Where is the key?', max_tokens => 4)").fetchone()
+        assert after.execute("select count(*) from memory_recall('key')").fetchone() != (0,)
+        assert after.execute(SLOTS_TAKEN).fetchone() == (0,)
