@@ -6,7 +6,12 @@ grant select on model to mindful_user, mindful_admin;
 grant insert, update, delete on model to mindful_admin;
 grant select, insert, update, delete on session, memory, memory_term, memory_count, memory_access, memory_link,
     memory_evidence, attachment to mindful_user;
-grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;
+grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity, training_sample,
+    training_sample_memory to mindful_user;
+-- What weights were made of stays known.
+grant select, insert, update on training to mindful_user;
+grant select, insert on training_memory to mindful_user;
+grant select on general_question to mindful_user;
 -- Records of what happened are added to and read, never changed.
 grant select, insert on generation, review to mindful_user;
 -- A row that the server has not sealed is refused, so its tenant may do with the cache what it likes.
@@ -14,7 +19,7 @@ grant select, insert, delete on kv_state to mindful_user;
 grant select on conversation, memory_overview, model_usage, confidence_daily to mindful_user;
 
 -- Readers see figures of all tenants, and no table.
-grant select on memory_overview, model_usage, confidence_daily to mindful_reader;
+grant select on memory_overview, model_usage, confidence_daily, consolidation_summary to mindful_reader;
 
 grant select on setting_definition, setting, active_setting to mindful_user, mindful_admin;
 grant insert on setting to mindful_user, mindful_admin;
@@ -22,12 +27,20 @@ grant insert on setting to mindful_user, mindful_admin;
 grant execute on all functions in schema mindful to mindful_user;
 revoke execute on function
     model_register(text, text, text, text, jsonb, text[]),
+    model_training_set(text, text, integer, text, jsonb),
+    training_finish(bigint, text, jsonb, jsonb),
+    adapter_activate(text),
+    adapter_rollback(text),
     model_default_set(text),
     _embedding_table_create(text, integer),
     memory_index_create(text, text)
 from mindful_user;
 grant execute on function
     model_register(text, text, text, text, jsonb, text[]),
+    model_training_set(text, text, integer, text, jsonb),
+    training_finish(bigint, text, jsonb, jsonb),
+    adapter_activate(text),
+    adapter_rollback(text),
     model_default_set(text),
     _embedding_table_create(text, integer),
     memory_index_create(text, text),

@@ -8,3 +8,4 @@ from mindful_client.calls.model import *  # noqa: F403
 from mindful_client.calls.review import *  # noqa: F403
 from mindful_client.calls.setting import *  # noqa: F403
 from mindful_client.calls.status import *  # noqa: F403
+from mindful_client.calls.training import *  # noqa: F403
