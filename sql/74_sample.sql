@@ -233,12 +233,12 @@ begin atomic
 end;
 comment on function _replay_neighbors(bigint, integer) is 'Valid facts within two links of a fact, the nearest and most strongly linked first.';
 
-create function _replay(run bigint, model text, filter jsonb) returns jsonb
+create function _replay(run bigint, model text, thresholds jsonb) returns jsonb
 language plpython3u volatile parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.sample import replay
-return replay(run, model, filter)
+return replay(run, model, thresholds)
 $python$;
 comment on function _replay(bigint, text, jsonb) is 'Writes the training samples of a run; returns counts.';
 
@@ -277,3 +277,13 @@ end
 $$;
 comment on function replay_run(text, jsonb) is
 'Makes instruction pairs for a generator of the caller''s facts that are of at least a level, a confidence and a number of uses (filter: {"level", "confidence", "accesses", "facts", "since"}; the settings replay_level, replay_confidence and replay_accesses where it gives none), in forms that fit the model''s specialisation. A pair is kept only if its evidence exists and is valid now, the user consents (setting training_consent), it holds no secret and no personal data, it is no duplicate, does not soon change, and fits max_sequence_length; what is refused is kept with the reasons. A run that finds no fact, or none that passes, is stored as failed and says which threshold refused how many. Errors: 22023 (filter), 42704 (no such generator), 55000 (no prompt format), 55P03 (a run is going on).';
+
+create function model_training_get(run bigint) returns jsonb
+language plpython3u stable parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.sample import model_training_get
+return model_training_get(run)
+$python$;
+comment on function model_training_get(bigint) is
+'What training on a replay run''s pairs needs to know of its model: model, source, sha256_base, prompt_format, max_sequence_length, specialisation, lora, system_prompt. Error 42704 (no such run of yours).';

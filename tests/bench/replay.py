@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 from support.cluster import Cluster
-from support.models import model_files, register_models
+from support.models import GENERATOR, model_files, register_models
 
 
 def main() -> None:
@@ -87,6 +87,7 @@ def run(db: psycopg.Connection, arguments: argparse.Namespace) -> None:
     print(f"quotes, found in the source  {quotes}, {found}")
     relations = db.execute("select relation, count(*) from memory_link group by 1 order by 1").fetchall()
     print(f"links                        {dict(relations)}")
+    replay(db, list(loaded))
     show(db, arguments.shown, arguments.seed)
 
 
@@ -100,6 +101,23 @@ COUNTS = (
     "promoted",
     "decayed",
 )
+
+
+def replay(db: psycopg.Connection, tenants: list[str]) -> None:
+    """Make training samples of every tenant's facts, single-sourced ones too."""
+    db.execute("select model_training_set(%s, 'chatml', 512)", (GENERATOR,))
+    accepted, refused = 0, dict[str, int]()
+    started = time.perf_counter()
+    for tenant in tenants:
+        db.execute("select set_config('mindful.tenant', %s, false)", (tenant,))
+        db.execute("select setting_set('training_consent', 'true')")
+        row = named(db.execute("select * from replay_run(%s, %s)", (GENERATOR, Jsonb({"level": "information"}))))
+        if row["error"]:
+            raise SystemExit(row["error"])
+        accepted += row["accepted"]
+        for key, value in (row["refused"] or {}).items():
+            refused[key] = refused.get(key, 0) + value
+    print(f"pairs kept, refused          {accepted}, {refused}, {time.perf_counter() - started:.1f} s")
 
 
 def show(db: psycopg.Connection, number: int, seed: int) -> None:

@@ -82,6 +82,7 @@ class AsyncClient:
     replay_export = _method(calls.replay_export)
     replay_hash = _method(calls.replay_hash)
     model_training_set = _method(calls.model_training_set)
+    model_training_get = _method(calls.model_training_get)
     training_evaluate = _method(calls.training_evaluate)
     training_start = _method(calls.training_start)
     training_finish = _method(calls.training_finish)

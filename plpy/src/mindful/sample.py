@@ -11,11 +11,12 @@ from typing import Any
 
 from mindful import runtime
 from mindful.entry import sql_function
-from mindful.errors import NotReadyError
+from mindful.errors import NotReadyError, UndefinedObjectError
 from mindful.extraction import VOLATILE
 from mindful.extraction.date import RELATIVE
 from mindful.gate import reasons
-from mindful.ports import Database, Row
+from mindful.llm import SYSTEM_PROMPT
+from mindful.ports import Database, Message, Row
 
 _NEIGHBORS = 3
 _HELD_OUT = 10
@@ -63,9 +64,9 @@ class Sample:
 
 
 @sql_function
-def replay(db: Database, run: int, model: str, filter: str) -> str:
+def replay(db: Database, run: int, model: str, thresholds: str) -> str:
     """Choose facts, make samples of them, and keep those that pass every gate."""
-    facts, below = _chosen(db, filter)
+    facts, below = _chosen(db, thresholds)
     specialisation = db.one(
         "select m.specialisation from mindful.model m where m.name = $1", ("text",), (model,)
     )
@@ -82,6 +83,26 @@ def replay(db: Database, run: int, model: str, filter: str) -> str:
         "below": below,
     }
     return json.dumps(counts)
+
+
+@sql_function
+def model_training_get(db: Database, run: int) -> str:
+    """Tell what training on a run's pairs needs to know of its model."""
+    rows = db.rows(
+        """select m.name, m.source, m.sha256 as sha256_base, m.prompt_format, m.specialisation, m.lora::text,
+               coalesce(m.max_sequence_length, m.context_length) as max_sequence_length
+           from mindful.consolidation c join mindful.model m on m.name = c.model
+           where c.tenant = (select mindful._tenant()) and c.id = $1 and c.type = 'replay'""",
+        ("bigint",),
+        (run,),
+    )
+    if not rows:
+        raise UndefinedObjectError(f"there is no replay run {run}", "Your runs are in mindful.consolidation.")
+    row = dict(rows[0])
+    spec = runtime.find(db, "generator", row["name"])
+    system = spec.options.get("system_prompt", SYSTEM_PROMPT)
+    told = {"model": row.pop("name"), "lora": json.loads(row.pop("lora")), "system_prompt": system}
+    return json.dumps(row | told)
 
 
 def _chosen(db: Database, thresholds: str) -> tuple[list[Row], Counter[str]]:
@@ -198,14 +219,12 @@ def _is_volatile(fact: Row) -> bool:
 
 
 def _fits(db: Database, model: str) -> Callable[[Sample], bool]:
-    from mindful.ports import Message
-
     spec, generator = runtime.generator(db, model)
     row = db.one(
         "select m.max_sequence_length as most from mindful.model m where m.name = $1", ("text",), (model,)
     )
     most = min(row["most"] or generator.context_length, generator.context_length)
-    system = str(spec.options.get("system_prompt") or "")
+    system = str(spec.options.get("system_prompt", SYSTEM_PROMPT))
 
     def fits(sample: Sample) -> bool:
         asked = f"{sample.instruction}\n\n{sample.input}".strip()
@@ -224,8 +243,10 @@ def _split(sample: Sample) -> str:
 def _insert(db: Database, run: int, model: str, samples: Sequence[Sample]) -> None:
     rows = db.rows(
         """insert into mindful.training_sample
-               (consolidation_id, model, form, instruction, input, output, source_id, neighbor_ids, confidence, split, refused)
-           select $2, $3, s.form, s.instruction, s.input, s.output, s.source_id, s.neighbor_ids, s.confidence, s.split, s.refused
+               (consolidation_id, model, form, instruction, input, output, source_id, neighbor_ids, confidence,
+                split, refused)
+           select $2, $3, s.form, s.instruction, s.input, s.output, s.source_id, s.neighbor_ids, s.confidence,
+               s.split, s.refused
            from pg_catalog.jsonb_to_recordset($1) s (number integer, form text, instruction text, input text, output text,
                source_id bigint, neighbor_ids bigint[], confidence real, split text, refused text[])
            order by s.number returning id""",

@@ -49,6 +49,14 @@ def model_training_set(
     return scalar("model_training_set", locals(), convert=nothing)
 
 
+def model_training_get(run: int) -> Call[dict[str, Any]]:
+    """Return what training on a run's pairs needs to know of its model.
+
+    Raises NotFoundError (no such run of yours).
+    """
+    return scalar("model_training_get", locals())
+
+
 def training_evaluate(run: int, *, model: str | None = DEFAULT) -> Call[dict[str, Any]]:
     """Measure a generator on the held-out pairs of a run and on general questions.
 

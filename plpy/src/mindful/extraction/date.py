@@ -58,7 +58,8 @@ def dated(text: str, said: datetime | None) -> datetime | None:
 
 
 RELATIVE = re.compile(
-    r"\b(?:yesterday|today|tonight|tomorrow|(?:last|next|this|this past|this coming) (?:\w+)|(?:few |\w+ )?(?:days?|weeks?|months?|"
+    r"\b(?:yesterday|today|tonight|tomorrow|(?:last|next|this|this past|this coming) (?:\w+)|"
+    r"(?:few |\w+ )?(?:days?|weeks?|months?|"
     r"years?) ago|now|recently|currently|soon|lately)\b(?!.*\(\d{4}-\d\d-\d\d\))",
     re.IGNORECASE,
 )
