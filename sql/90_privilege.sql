@@ -27,20 +27,14 @@ grant insert on setting to mindful_user, mindful_admin;
 grant execute on all functions in schema mindful to mindful_user;
 revoke execute on function
     model_register(text, text, text, text, jsonb, text[]),
-    model_training_set(text, text, integer, text, jsonb),
-    training_finish(bigint, text, jsonb, jsonb),
-    adapter_activate(text),
-    adapter_rollback(text),
+    adapter_register(text, text, text, real, jsonb, text[]),
     model_default_set(text),
     _embedding_table_create(text, integer),
     memory_index_create(text, text)
 from mindful_user;
 grant execute on function
     model_register(text, text, text, text, jsonb, text[]),
-    model_training_set(text, text, integer, text, jsonb),
-    training_finish(bigint, text, jsonb, jsonb),
-    adapter_activate(text),
-    adapter_rollback(text),
+    adapter_register(text, text, text, real, jsonb, text[]),
     model_default_set(text),
     _embedding_table_create(text, integer),
     memory_index_create(text, text),
@@ -55,3 +49,17 @@ grant execute on function
     _setting_check(text, jsonb, text)
 to mindful_admin;
 grant execute on function _tenant(), _reads_all(), mindful_status() to mindful_reader;
+
+-- Training changes what all are answered by.
+revoke execute on function
+    model_training_set(text, text, integer, text, jsonb),
+    training_finish(bigint, text, jsonb, jsonb),
+    adapter_activate(text),
+    adapter_rollback(text)
+from mindful_user;
+grant execute on function
+    model_training_set(text, text, integer, text, jsonb),
+    training_finish(bigint, text, jsonb, jsonb),
+    adapter_activate(text),
+    adapter_rollback(text)
+to mindful_admin;

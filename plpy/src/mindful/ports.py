@@ -159,6 +159,8 @@ class ModelSpec:
     source: str
     sha256: str
     options: Mapping[str, Any]
+    adapter: str | None = None
+    """The file of a LoRA that changes the model in `source`; name, hash and options are then the adapter's."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,22 @@ def model_register(
     return scalar("model_register", locals())
 
 
+def adapter_register(
+    name: str,
+    base: str,
+    source: str,
+    *,
+    scale: float = DEFAULT,
+    options: Json = DEFAULT,
+    granted_to: Sequence[str] = DEFAULT,
+) -> Call[str]:
+    """Check a LoRA adapter's file, which lies on the server, and enter it as a generator. For administrators.
+
+    Raises InvalidInputError, AlreadyExistsError, NotFoundError (no such base or file).
+    """
+    return scalar("adapter_register", locals())
+
+
 def model_default_set(name: str) -> Call[None]:
     """Make a model the default of its kind. For administrators.
 
