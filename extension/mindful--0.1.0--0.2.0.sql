@@ -560,6 +560,159 @@ end
 $do$;
 grant select, insert, update, delete on memory_access, memory_link, memory_evidence to mindful_user;
 
+-- engine
+drop function
+    llm_generate(text, text, integer, real, integer, text, text[], boolean),
+    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean),
+    llm_stream(text, text, integer, real, integer, text, text[], boolean);
+
+create function llm_generate(
+    prompt text,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    system_prompt text default null,
+    stop text[] default '{}',
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
+) returns text
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.llm import llm_generate
+return llm_generate(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+$python$;
+comment on function llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+'Answers a prompt with a generator (NULL: the default one). A NULL prompt gives NULL. At most max_tokens tokens are made; temperature 0 always takes the likeliest token; a seed makes a call give the same text again on the same machine, at the price of evaluating the whole prompt anew. Generation ends at any of the stop strings, which are not returned. A prompt longer than the model''s context is error 54000, or is cut at its end where truncate is true. With json_schema (see llm_extract) the answer is JSON that fits it, or error 54000 (not complete after max_tokens) or 22000; say in the prompt what is wanted, as the model does not read the schema. A grammar is GBNF, as llama.cpp has it, and begins with the rule root. Other errors: 22023 (bad argument, schema or grammar), 42704 (no such model), 57014 (cancelled).';
+
+create function llm_generate_detail(
+    prompt text,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    system_prompt text default null,
+    stop text[] default '{}',
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
+) returns generation_detail
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.llm import llm_generate_detail
+return llm_generate_detail(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+$python$;
+comment on function llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+'As llm_generate, with what the call cost and how sure the model was. Confidence is exp(mean log-probability of the tokens), in (0, 1], not calibrated. Signals: logprob_sum, logprob_mean, logprob_min, logprob_first (nats), entropy_mean, entropy_max (nats), margin_min (difference of the two best probabilities), tokens. finish_reason is stop or length. A NULL prompt gives NULLs.';
+
+create function llm_stream(
+    prompt text,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    system_prompt text default null,
+    stop text[] default '{}',
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
+) returns setof text
+language plpython3u volatile parallel unsafe security invoker cost 100000 rows 100
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.llm import llm_stream
+return llm_stream(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+$python$;
+comment on function llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+'As llm_generate, one row per piece of text as it is made, never half a character. The rows arrive one by one where the function stands in the select list and is read through a cursor (psql: \set FETCH_COUNT 1). An answer that does not fit json_schema is an error at its end. A NULL prompt gives no rows.';
+
+create function llm_if_many(contents text[], condition text, model text default null) returns boolean[]
+language plpython3u stable parallel restricted security invoker cost 1000000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.label import llm_if_many
+return llm_if_many(contents, condition, model)
+$python$;
+comment on function llm_if_many(text[], text, text) is
+'As llm_if for many texts in shared batches; the answers stand in the order of the texts, NULL for NULL. A NULL array or condition gives NULL. Errors as llm_if.';
+
+create function llm_extract_many(
+    contents text[],
+    json_schema jsonb,
+    instruction text default null,
+    model text default null,
+    max_tokens integer default 512
+) returns jsonb[]
+language plpython3u volatile parallel unsafe security invoker cost 1000000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.structure import llm_extract_many
+return llm_extract_many(contents, json_schema, instruction, model, max_tokens)
+$python$;
+comment on function llm_extract_many(text[], jsonb, text, text, integer) is
+'As llm_extract for many texts, evaluated side by side: the instruction and the schema are evaluated once, and the answers are made in shared batches. They stand in the order of the texts, NULL for NULL; a NULL array gives NULL. One that fails fails all; the message says which text it is about. Errors as llm_extract.';
+
+revoke execute on function
+    llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_if_many(text[], text, text),
+    llm_extract_many(text[], jsonb, text, text, integer)
+from public;
+grant execute on function
+    llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_if_many(text[], text, text),
+    llm_extract_many(text[], jsonb, text, text, integer)
+to mindful_user;
+
+alter table model add column base text references model, add constraint model_base check (base is null or kind = 'generator');
+create index model_base on model (base) where base is not null;
+comment on column model.base is 'The generator that this one, an adapter, changes; NULL for a model in its own right.';
+
+drop function _model_find(text, text);
+create function _model_find(kind text, name text)
+returns table (name text, kind text, provider text, source text, sha256 text, options jsonb, adapter text)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.name, m.kind, m.provider, coalesce(b.source, m.source), m.sha256, coalesce(b.options, '{}') || m.options,
+        case when b.name is not null then m.source end
+    from mindful.model m
+    left join mindful.model b on b.name = m.base
+    where m.kind = _model_find.kind
+        and (m.base is null or b.name is not null)
+        and (m.name = _model_find.name or _model_find.name is null and m.is_default);
+end;
+comment on function _model_find(text, text) is 'The named model, or the default one of its kind, if the caller may use it; of an adapter the base''s source, which the caller must be allowed to use too, and the options of both.';
+
+create function adapter_register(
+    name text,
+    base text,
+    source text,
+    scale real default 1,
+    options jsonb default '{}',
+    granted_to text[] default '{mindful_user}'
+) returns text
+language plpython3u volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.model import adapter_register
+return adapter_register(name, base, source, scale, options, granted_to)
+$python$;
+comment on function adapter_register(text, text, text, real, jsonb, text[]) is
+'Registers a LoRA adapter (a GGUF file) of a generator of llama_cpp as a generator of its own: name it as the model of a call, or make it the default with model_default_set; naming the base takes it back. The source is an absolute path on the server; the file is loaded once with its base, and its hash is kept, so that one that was changed is refused. Scale says how strongly it is applied: 1 as it was trained, 0 not at all. Options: system_prompt and layout, where they are to be other than the base''s. Whoever uses it must be allowed to use the base too. For administrators (mindful_admin). Errors: 22004, 22023 (bad argument, no possible base), 42704 (no such base), 42710 (name taken), 58P01 (no such file), XX001 (file damaged, or not made for this base).';
+
+revoke execute on function
+    _model_find(text, text),
+    adapter_register(text, text, text, real, jsonb, text[])
+from public;
+grant execute on function _model_find(text, text) to mindful_user, mindful_admin;
+grant execute on function adapter_register(text, text, text, real, jsonb, text[]) to mindful_admin;
+
 -- replay
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('consolidation_extractor', 'text', null, null, '{global,user}', '"rule"',
@@ -1227,12 +1380,12 @@ begin atomic
 end;
 comment on function _replay_neighbors(bigint, integer) is 'Valid facts within two links of a fact, the nearest and most strongly linked first.';
 
-create function _replay(run bigint, model text, filter jsonb) returns jsonb
+create function _replay(run bigint, model text, thresholds jsonb) returns jsonb
 language plpython3u volatile parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.sample import replay
-return replay(run, model, filter)
+return replay(run, model, thresholds)
 $python$;
 comment on function _replay(bigint, text, jsonb) is 'Writes the training samples of a run; returns counts.';
 
@@ -1271,6 +1424,16 @@ end
 $$;
 comment on function replay_run(text, jsonb) is
 'Makes instruction pairs for a generator of the caller''s facts that are of at least a level, a confidence and a number of uses (filter: {"level", "confidence", "accesses", "facts", "since"}; the settings replay_level, replay_confidence and replay_accesses where it gives none), in forms that fit the model''s specialisation. A pair is kept only if its evidence exists and is valid now, the user consents (setting training_consent), it holds no secret and no personal data, it is no duplicate, does not soon change, and fits max_sequence_length; what is refused is kept with the reasons. A run that finds no fact, or none that passes, is stored as failed and says which threshold refused how many. Errors: 22023 (filter), 42704 (no such generator), 55000 (no prompt format), 55P03 (a run is going on).';
+
+create function model_training_get(run bigint) returns jsonb
+language plpython3u stable parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.sample import model_training_get
+return model_training_get(run)
+$python$;
+comment on function model_training_get(bigint) is
+'What training on a replay run''s pairs needs to know of its model: model, source, sha256_base, prompt_format, max_sequence_length, specialisation, lora, system_prompt. Error 42704 (no such run of yours).';
 
 create function _sample_prompt(instruction text, input text) returns text
 language sql immutable parallel safe security invoker
@@ -1634,6 +1797,7 @@ revoke execute on function
     adapter_rollback(text),
     adapters_trained_on(bigint),
     memory_consolidate(timestamp with time zone,jsonb,text,text),
+    model_training_get(bigint),
     model_training_set(text,text,integer,text,jsonb),
     replay_export(bigint,text,text),
     replay_hash(bigint),
@@ -1669,6 +1833,7 @@ grant execute on function
     _text_f1(text,text),
     adapters_trained_on(bigint),
     memory_consolidate(timestamp with time zone,jsonb,text,text),
+    model_training_get(bigint),
     replay_export(bigint,text,text),
     replay_hash(bigint),
     replay_run(text,jsonb),
@@ -1689,155 +1854,3 @@ grant select, insert, update on training to mindful_user;
 grant select, insert on training_memory to mindful_user;
 grant select on general_question to mindful_user;
 grant select on consolidation_summary to mindful_reader;
--- engine
-drop function
-    llm_generate(text, text, integer, real, integer, text, text[], boolean),
-    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean),
-    llm_stream(text, text, integer, real, integer, text, text[], boolean);
-
-create function llm_generate(
-    prompt text,
-    model text default null,
-    max_tokens integer default 256,
-    temperature real default 0,
-    seed integer default null,
-    system_prompt text default null,
-    stop text[] default '{}',
-    truncate boolean default false,
-    json_schema jsonb default null,
-    grammar text default null
-) returns text
-language plpython3u volatile parallel unsafe security invoker cost 100000
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.llm import llm_generate
-return llm_generate(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
-$python$;
-comment on function llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
-'Answers a prompt with a generator (NULL: the default one). A NULL prompt gives NULL. At most max_tokens tokens are made; temperature 0 always takes the likeliest token; a seed makes a call give the same text again on the same machine, at the price of evaluating the whole prompt anew. Generation ends at any of the stop strings, which are not returned. A prompt longer than the model''s context is error 54000, or is cut at its end where truncate is true. With json_schema (see llm_extract) the answer is JSON that fits it, or error 54000 (not complete after max_tokens) or 22000; say in the prompt what is wanted, as the model does not read the schema. A grammar is GBNF, as llama.cpp has it, and begins with the rule root. Other errors: 22023 (bad argument, schema or grammar), 42704 (no such model), 57014 (cancelled).';
-
-create function llm_generate_detail(
-    prompt text,
-    model text default null,
-    max_tokens integer default 256,
-    temperature real default 0,
-    seed integer default null,
-    system_prompt text default null,
-    stop text[] default '{}',
-    truncate boolean default false,
-    json_schema jsonb default null,
-    grammar text default null
-) returns generation_detail
-language plpython3u volatile parallel unsafe security invoker cost 100000
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.llm import llm_generate_detail
-return llm_generate_detail(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
-$python$;
-comment on function llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
-'As llm_generate, with what the call cost and how sure the model was. Confidence is exp(mean log-probability of the tokens), in (0, 1], not calibrated. Signals: logprob_sum, logprob_mean, logprob_min, logprob_first (nats), entropy_mean, entropy_max (nats), margin_min (difference of the two best probabilities), tokens. finish_reason is stop or length. A NULL prompt gives NULLs.';
-
-create function llm_stream(
-    prompt text,
-    model text default null,
-    max_tokens integer default 256,
-    temperature real default 0,
-    seed integer default null,
-    system_prompt text default null,
-    stop text[] default '{}',
-    truncate boolean default false,
-    json_schema jsonb default null,
-    grammar text default null
-) returns setof text
-language plpython3u volatile parallel unsafe security invoker cost 100000 rows 100
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.llm import llm_stream
-return llm_stream(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
-$python$;
-comment on function llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
-'As llm_generate, one row per piece of text as it is made, never half a character. The rows arrive one by one where the function stands in the select list and is read through a cursor (psql: \set FETCH_COUNT 1). An answer that does not fit json_schema is an error at its end. A NULL prompt gives no rows.';
-
-create function llm_if_many(contents text[], condition text, model text default null) returns boolean[]
-language plpython3u stable parallel restricted security invoker cost 1000000
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.label import llm_if_many
-return llm_if_many(contents, condition, model)
-$python$;
-comment on function llm_if_many(text[], text, text) is
-'As llm_if for many texts in shared batches; the answers stand in the order of the texts, NULL for NULL. A NULL array or condition gives NULL. Errors as llm_if.';
-
-create function llm_extract_many(
-    contents text[],
-    json_schema jsonb,
-    instruction text default null,
-    model text default null,
-    max_tokens integer default 512
-) returns jsonb[]
-language plpython3u volatile parallel unsafe security invoker cost 1000000
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.structure import llm_extract_many
-return llm_extract_many(contents, json_schema, instruction, model, max_tokens)
-$python$;
-comment on function llm_extract_many(text[], jsonb, text, text, integer) is
-'As llm_extract for many texts, evaluated side by side: the instruction and the schema are evaluated once, and the answers are made in shared batches. They stand in the order of the texts, NULL for NULL; a NULL array gives NULL. One that fails fails all; the message says which text it is about. Errors as llm_extract.';
-
-revoke execute on function
-    llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
-    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
-    llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
-    llm_if_many(text[], text, text),
-    llm_extract_many(text[], jsonb, text, text, integer)
-from public;
-grant execute on function
-    llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
-    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
-    llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
-    llm_if_many(text[], text, text),
-    llm_extract_many(text[], jsonb, text, text, integer)
-to mindful_user;
-
-alter table model add column base text references model, add constraint model_base check (base is null or kind = 'generator');
-create index model_base on model (base) where base is not null;
-comment on column model.base is 'The generator that this one, an adapter, changes; NULL for a model in its own right.';
-
-drop function _model_find(text, text);
-create function _model_find(kind text, name text)
-returns table (name text, kind text, provider text, source text, sha256 text, options jsonb, adapter text)
-language sql stable parallel safe security invoker
-begin atomic
-    select m.name, m.kind, m.provider, coalesce(b.source, m.source), m.sha256, coalesce(b.options, '{}') || m.options,
-        case when b.name is not null then m.source end
-    from mindful.model m
-    left join mindful.model b on b.name = m.base
-    where m.kind = _model_find.kind
-        and (m.base is null or b.name is not null)
-        and (m.name = _model_find.name or _model_find.name is null and m.is_default);
-end;
-comment on function _model_find(text, text) is 'The named model, or the default one of its kind, if the caller may use it; of an adapter the base''s source, which the caller must be allowed to use too, and the options of both.';
-
-create function adapter_register(
-    name text,
-    base text,
-    source text,
-    scale real default 1,
-    options jsonb default '{}',
-    granted_to text[] default '{mindful_user}'
-) returns text
-language plpython3u volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.model import adapter_register
-return adapter_register(name, base, source, scale, options, granted_to)
-$python$;
-comment on function adapter_register(text, text, text, real, jsonb, text[]) is
-'Registers a LoRA adapter (a GGUF file) of a generator of llama_cpp as a generator of its own: name it as the model of a call, or make it the default with model_default_set; naming the base takes it back. The source is an absolute path on the server; the file is loaded once with its base, and its hash is kept, so that one that was changed is refused. Scale says how strongly it is applied: 1 as it was trained, 0 not at all. Options: system_prompt and layout, where they are to be other than the base''s. Whoever uses it must be allowed to use the base too. For administrators (mindful_admin). Errors: 22004, 22023 (bad argument, no possible base), 42704 (no such base), 42710 (name taken), 58P01 (no such file), XX001 (file damaged, or not made for this base).';
-
-revoke execute on function
-    _model_find(text, text),
-    adapter_register(text, text, text, real, jsonb, text[])
-from public;
-grant execute on function _model_find(text, text) to mindful_user, mindful_admin;
-grant execute on function adapter_register(text, text, text, real, jsonb, text[]) to mindful_admin;

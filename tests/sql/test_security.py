@@ -17,6 +17,10 @@ TABLES = (
     "memory_extraction",
     "memory_statement",
     "memory_entity",
+    "training_sample",
+    "training_sample_memory",
+    "training",
+    "training_memory",
 )
 
 
@@ -34,6 +38,10 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
     ana.execute("select self_review(%s, %s)", (*(row or ()), SCRIPTED_GENERATOR))
     ana.execute("select memory_insert('Anna Miller lives in Boston.', 'document')")
     ana.execute("select memory_consolidate()")
+    db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))
+    ana.execute("select setting_set('training_consent', 'true')")
+    ana.execute("select replay_run(%s, '{\"level\": \"information\"}')", (SCRIPTED_GENERATOR,))
+    ana.execute("select training_start(max(id), replay_hash(max(id))) from consolidation")
     return ana
 
 

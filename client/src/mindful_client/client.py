@@ -84,6 +84,8 @@ class Client:
     memory_detach = _method(calls.memory_detach)
     memory_index_create = _method(calls.memory_index_create)
     memory_consolidate = _method(calls.memory_consolidate)
+    consolidation_work = _method(calls.consolidation_work)
+    consolidation_schedule = _method(calls.consolidation_schedule)
     replay_run = _method(calls.replay_run)
     replay_export = _method(calls.replay_export)
     replay_hash = _method(calls.replay_hash)

@@ -59,6 +59,9 @@ class Stream:
 
 _TYPES: dict[str, LiteralString] = {
     "since": "timestamptz",
+    "everyone": "boolean",
+    "tenants": "integer",
+    "schedule": "text",
     "filter": "jsonb",
     "run": "bigint",
     "format": "text",

@@ -23,7 +23,7 @@ _KEY = re.compile(r"layers\.(?P<layer>\d+)\.(?P<module>\w+\.\w+)\.lora_(?P<part>
 
 
 def write(path: Path, state: Mapping[str, Any], alpha: float, config: Any) -> None:
-    """Write an adapter of an architecture `llama`, all or nothing."""
+    """Write an adapter of the architecture `llama`, all or nothing."""
     part = path.with_suffix(".part")
     writer = gguf.GGUFWriter(part, "llama")
     writer.add_type(gguf.GGUFType.ADAPTER)
@@ -34,7 +34,7 @@ def write(path: Path, state: Mapping[str, Any], alpha: float, config: Any) -> No
         if found is None:
             raise ValueError(f"{key} is no matrix of a LoRA")
         name = _NAMES[found["module"]]
-        matrix = tensor.detach().float().numpy()
+        matrix = np.asarray(tensor, dtype=np.float32)
         if found["part"] == "B" and name in ("attn_q", "attn_k"):
             heads = config.num_attention_heads if name == "attn_q" else config.num_key_value_heads
             matrix = permuted(matrix, heads)

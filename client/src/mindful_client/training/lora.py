@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 _EVERY = 20
 """Steps between two checkpoints."""
@@ -47,6 +48,8 @@ class Trainer:
 
     def __init__(self, base: Path, settings: Mapping[str, Any], parameters: Parameters, checkpoint: Path) -> None:
         self._parameters, self._settings, self._checkpoint = parameters, settings, checkpoint
+        logging.disable_progress_bar()
+        logging.set_verbosity_error()
         torch.manual_seed(parameters.seed)
         self._tokenizer = AutoTokenizer.from_pretrained(base.parent, gguf_file=base.name)
         model = AutoModelForCausalLM.from_pretrained(base.parent, gguf_file=base.name, dtype=torch.float32)
@@ -86,9 +89,12 @@ class Trainer:
         last = losses[-len(batches[-1]) :]
         return sum(last) / len(last) if last else math.nan
 
-    def state(self) -> dict[str, Any]:
-        """Return the adapter's matrices by name."""
-        return dict(get_peft_model_state_dict(self.model))
+    def matrices(self) -> dict[str, Any]:
+        """Return the adapter's matrices by name, as numpy's arrays."""
+        return {name: tensor.detach().float().numpy() for name, tensor in self._state().items()}
+
+    def _state(self) -> dict[str, Any]:
+        return dict(get_peft_model_state_dict(self.model, save_embedding_layers=False))
 
     def _one(self, batch: Sequence[tuple[list[int], list[int]]], steps: int) -> float:
         share = self._step / steps
@@ -135,7 +141,7 @@ class Trainer:
 
     def _save(self) -> None:
         part = self._checkpoint.with_suffix(".part")
-        torch.save({"step": self._step, "adapter": self.state(), "optimizer": self._optimizer.state_dict()}, part)
+        torch.save({"step": self._step, "adapter": self._state(), "optimizer": self._optimizer.state_dict()}, part)
         part.replace(self._checkpoint)
 
     def _resume(self, report: Callable[[str], None]) -> None:

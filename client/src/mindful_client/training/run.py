@@ -60,7 +60,7 @@ class Training:
                 "pairs were forgotten while training ran", sqlstate="55000", hint="Export the run again."
             )
         path = (self._output / f"{name}.gguf").absolute()
-        adapter.write(path, trainer.state(), self._parameters.alpha, trainer.config)
+        adapter.write(path, trainer.matrices(), self._parameters.alpha, trainer.config)
         self._client.adapter_register(name, told["model"], str(path))
         report("measuring the base")
         base = self._client.training_evaluate(told["run"], model=told["model"])
