@@ -33,7 +33,7 @@ create table memory (
     unique (tenant, session_id, turn),
     unique (tenant, source, source_key),
     check (kind <> 'message' or session_id is not null and turn is not null and role is not null),
-    constraint memory_validity check (valid_from < valid_to),
+    constraint memory_validity check (valid_from <= valid_to),
     constraint memory_superseded_by foreign key (tenant, superseded_by) references memory (tenant, id)
         on delete set null (superseded_by)
 );
@@ -284,39 +284,6 @@ end
 $$;
 comment on function _array_elements(text, jsonb, text[]) is
 'The objects of a JSON array, numbered from 1; raises 22004 or 22023 naming the element that is no object or has an unknown field.';
-
-create function memory_insert(
-    content text,
-    kind text default 'fact',
-    metadata jsonb default '{}',
-    source text default null,
-    source_key text default null
-) returns bigint
-language sql volatile parallel unsafe security invoker
-begin atomic
-    insert into mindful.memory (kind, content, metadata, source, source_key)
-    select mindful._memory_kind(kind), mindful._text_argument('content', content), mindful._metadata(metadata),
-        source, source_key
-    returning id;
-end;
-comment on function memory_insert(text, text, jsonb, text, text) is
-'Remembers a text and returns its id. Kinds: fact, document, summary, reflection (messages come by message_insert). It is indexed and, if there is a default embedder, embedded in the same transaction. Errors: 22004 (NULL), 22023 (empty text, unknown kind), 54000 (over 262144 bytes), 23505 (source and source_key taken).';
-
-create function memory_insert_many(memories jsonb) returns setof bigint
-language sql volatile parallel unsafe security invoker
-begin atomic
-    insert into mindful.memory (kind, content, metadata, source, source_key)
-    select mindful._memory_kind(coalesce(e.element ->> 'kind', 'fact')),
-        mindful._text_argument(pg_catalog.format('content of element %s', e.number), e.element ->> 'content'),
-        mindful._metadata(e.element -> 'metadata'),
-        e.element ->> 'source',
-        e.element ->> 'source_key'
-    from mindful._array_elements('memories', memories, '{content,kind,metadata,source,source_key}') e
-    order by e.number
-    returning id;
-end;
-comment on function memory_insert_many(jsonb) is
-'Remembers an array of objects with the fields of memory_insert, embedded in batches, and returns their ids in order. All or none: the error names the element. Errors as memory_insert.';
 
 create function _memory_total() returns table (memories double precision, mean_length double precision)
 language sql stable parallel safe security invoker

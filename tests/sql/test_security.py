@@ -9,6 +9,8 @@ TABLES = (
     "memory",
     "memory_term",
     "memory_count",
+    "memory_evidence",
+    "memory_link",
     "memory_embedding_all_minilm_l6_v2",
     "attachment",
     "generation",
@@ -36,6 +38,8 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
         (SCRIPTED_GENERATOR,),
     ).fetchone()
     ana.execute("select self_review(%s, %s)", (*(row or ()), SCRIPTED_GENERATOR))
+    ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")
+    ana.execute("select memory_link_insert(max(id), min(id), 'about') from memory")
     ana.execute("select memory_insert('Anna Miller lives in Boston.', 'document')")
     ana.execute("select memory_consolidate()")
     db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))

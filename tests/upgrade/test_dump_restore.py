@@ -51,10 +51,8 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     ana.execute("select self_review(%s, %s)", (message, SCRIPTED_GENERATOR))
     ana.execute("select setting_set('model_slot_wait_ms', '5000')")
     ana.execute("insert into memory_access (id) select min(id) from memory")
-    ana.execute(
-        "insert into memory_link (source_id, target_id, relation) select min(id), max(id), 'about' from memory"
-    )
-    ana.execute("insert into memory_evidence (id, source_id, quote) select min(id), max(id), 'x' from memory")
+    ana.execute("select memory_link_insert(min(id), max(id), 'about') from memory")
+    ana.execute("select memory_evidence_insert(max(id), min(id), 'Floor 3') from memory")
     ana.execute("select memory_insert('Anna Miller lives in Boston.', 'document')")
     ana.execute("select memory_consolidate()")
     db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))

@@ -85,6 +85,34 @@ class RecalledMemory:
 
 
 @dataclass(frozen=True)
+class MemoryVersion:
+    """What a memory said, and when that was true."""
+
+    id: int
+    content: str
+    importance: float
+    confidence: float | None
+    level: str
+    valid_from: datetime | None
+    valid_to: datetime | None
+    superseded_by: int | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class MemoryNeighbor:
+    """A memory, and the links that lead to it."""
+
+    id: int
+    content: str
+    kind: str
+    relation: str
+    weight: float
+    depth: int
+    path: list[int]
+
+
+@dataclass(frozen=True)
 class ReviewDetail:
     """A model's second look at an answer."""
 

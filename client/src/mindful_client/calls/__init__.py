@@ -2,6 +2,8 @@
 
 from mindful_client.calls.chat import *  # noqa: F403
 from mindful_client.calls.consolidation import *  # noqa: F403
+from mindful_client.calls.fact import *  # noqa: F403
+from mindful_client.calls.link import *  # noqa: F403
 from mindful_client.calls.llm import *  # noqa: F403
 from mindful_client.calls.memory import *  # noqa: F403
 from mindful_client.calls.model import *  # noqa: F403

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from mindful_client.calls.statement import DEFAULT, Call, Json, rows, scalar, scalars
 from mindful_client.types import RecalledMemory
@@ -15,10 +16,18 @@ def memory_insert(
     metadata: Json | None = DEFAULT,
     source: str | None = DEFAULT,
     source_key: str | None = DEFAULT,
+    importance: float | None = DEFAULT,
+    confidence: float | None = DEFAULT,
+    level: str | None = DEFAULT,
+    valid_from: datetime | None = DEFAULT,
+    valid_to: datetime | None = DEFAULT,
+    evidence: Sequence[Json] = DEFAULT,
 ) -> Call[int]:
     """Remember a text and return its id. Kinds: fact, document, summary, reflection.
 
-    Raises InvalidInputError, AlreadyExistsError (source and source_key taken).
+    Evidence is a list of {"source_id", "quote"}, as memory_evidence_insert takes them.
+
+    Raises InvalidInputError, NotFoundError (a source), AlreadyExistsError (source and source_key taken).
     """
     return scalar("memory_insert", locals())
 

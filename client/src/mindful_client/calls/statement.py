@@ -75,6 +75,21 @@ _TYPES: dict[str, LiteralString] = {
     "id": "bigint",
     "adapter": "text",
     "base": "text",
+    "as_of": "timestamptz",
+    "confidence": "real",
+    "depth": "integer",
+    "direction": "text",
+    "evidence": "jsonb",
+    "fanout": "integer",
+    "importance": "real",
+    "level": "text",
+    "quote": "text",
+    "relations": "text[]",
+    "source_id": "bigint",
+    "target_id": "bigint",
+    "valid_from": "timestamptz",
+    "valid_to": "timestamptz",
+    "weight": "real",
     "base_figures": "jsonb",
     "adapter_figures": "jsonb",
     "error": "text",
@@ -134,9 +149,10 @@ def scalar(
     arguments: Mapping[str, Any],
     template: LiteralString = "select {call}",
     convert: Callable[[Any], Any] = lambda value: value,
+    **types: LiteralString,
 ) -> Call[Any]:
     """Return the call of a function that returns one value."""
-    query, parameters = _statement(template, function, arguments)
+    query, parameters = _statement(template, function, arguments, types=types)
     return Call(query, parameters, lambda rows: convert(rows[0][0]))
 
 
