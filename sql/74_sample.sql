@@ -122,8 +122,8 @@ begin
         or exists (select from jsonb_each(lora) e where jsonb_typeof(e.value) <> 'number')
     then
         perform mindful._raise('22023', 'lora is no object of LoRA parameters', 'Parameters are the numbers rank, alpha, dropout, epochs, learning_rate and batch.');
-    elsif max_sequence_length is not null then
-        perform mindful._integer_argument('max_sequence_length', max_sequence_length, 16, 1048576);
+    elsif max_sequence_length not between 16 and 1048576 then
+        perform mindful._raise('22023', format('max_sequence_length is %s', max_sequence_length), 'It must be between 16 and 1048576.');
     end if;
     update mindful.model m
     set prompt_format = model_training_set.prompt_format, max_sequence_length = model_training_set.max_sequence_length,

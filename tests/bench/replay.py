@@ -115,7 +115,9 @@ def replay(db: psycopg.Connection, tenants: list[str]) -> None:
     for tenant in tenants:
         db.execute("select set_config('mindful.tenant', %s, false)", (tenant,))
         db.execute("select setting_set('training_consent', 'true')")
-        row = named(db.execute("select * from replay_run(%s, %s)", (GENERATOR, Jsonb({"level": "information"}))))
+        row = named(
+            db.execute("select * from replay_run(%s, %s)", (GENERATOR, Jsonb({"level": "information"})))
+        )
         if row["error"]:
             raise SystemExit(row["error"])
         accepted += row["accepted"]

@@ -73,7 +73,7 @@ def test_facts_become_pairs(consenting: psycopg.Connection) -> None:
         ("recall", "Where does Ana live?", "", "Ana lives in Boston."),
         ("explain", "What does this say about Ana?", '"I love pizza"', "Ana likes pizza."),
         ("factors", "What else is linked to this?", "Ana lives in Boston.", "Ana likes pizza."),
-        ("abstain", "What is Ana allergic to?", "", "I do not know. Nobody has told me."),
+        ("abstain", "Is Ana married?", "", "I do not know. Nobody has told me."),
     } <= found
     assert not any(form == "abstain" and "live" in asked for form, asked, _, _ in found)
 

@@ -44,7 +44,7 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
     ana.execute("select memory_consolidate()")
     db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))
     ana.execute("select setting_set('training_consent', 'true')")
-    ana.execute("select replay_run(%s, '{\"level\": \"information\"}')", (SCRIPTED_GENERATOR,))
+    ana.execute('select replay_run(%s, \'{"level": "information"}\')', (SCRIPTED_GENERATOR,))
     ana.execute("select training_start(max(id), replay_hash(max(id))) from consolidation")
     return ana
 

@@ -137,7 +137,9 @@ def test_nothing_of_the_extension_is_overlooked(extension: Script) -> None:
         ("view", extension.views),
         ("type", extension.types),
     ):
-        assert found == re.findall(rf"^create (?:unlogged )?{kind} (\w+)", source(), flags=re.MULTILINE), kind
+        assert found == re.findall(
+            rf"^create (?:unlogged |materialized )?{kind} (\w+)", source(), flags=re.MULTILINE
+        ), kind
     assert DYNAMIC in extension.tables
 
 

@@ -57,7 +57,7 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     ana.execute("select memory_consolidate()")
     db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))
     ana.execute("select setting_set('training_consent', 'true')")
-    run = one(ana, b"select id from replay_run(%s, '{\"level\": \"information\"}')", SCRIPTED_GENERATOR)
+    run = one(ana, b'select id from replay_run(%s, \'{"level": "information"}\')', SCRIPTED_GENERATOR)
     ana.execute("select training_start(%s, replay_hash(%s))", (run, run))
     rows = rows_of(db)
     assert [table for table, found in rows.items() if not found] == []

@@ -46,6 +46,10 @@ _ABSTAINED = ("birthday", "lives_in", "works_at", "allergic_to", "marital_status
 """What may be asked of anybody, and is not known of most."""
 
 
+_UNKNOWN = 2
+"""Such questions about one subject: a small model that is taught more of them soon abstains from everything."""
+
+
 @dataclass(frozen=True)
 class Sample:
     """One instruction pair, and the facts that it tells of."""
@@ -179,14 +183,15 @@ def _decide(old: Row, new: Row) -> Sample:
 
 
 def _abstain(facts: Sequence[Row], told: set[tuple[str, str]]) -> Iterator[Sample]:
-    """Questions of the kind that is asked about people here, to which there is no answer: one for each subject."""
+    """Questions of the kind that is asked about people here, to which there is no answer."""
     first: dict[str, Row] = {}
     for fact in facts:
         first.setdefault(fact["subject"], fact)
     for subject, fact in first.items():
-        for relation in _ABSTAINED:
-            if (subject, relation) not in told:
-                yield Sample("abstain", QUESTIONS[relation].format(s=subject), "", _UNTOLD, (fact,))
+        unknown = [relation for relation in _ABSTAINED if (subject, relation) not in told]
+        ranked = sorted((hashlib.md5(f"{subject} {name}".encode()).digest(), name) for name in unknown)
+        for _, relation in ranked[:_UNKNOWN]:
+            yield Sample("abstain", QUESTIONS[relation].format(s=subject), "", _UNTOLD, (fact,))
 
 
 def _judged(

@@ -21,10 +21,16 @@ from mindful_client.errors import NotReadyError
 def consolidate(client: Client, extractor: str | None, model: str | None, batch: int) -> None:
     """Draw facts from all that was said, a transaction a batch."""
     while True:
-        done = client.memory_consolidate(limits={"memories": batch}, **given(extractor=extractor, model=model))
+        done = client.memory_consolidate(
+            limits={"memories": batch}, **given(extractor=extractor, model=model)
+        )
         if done.error:
-            raise NotReadyError(f"run {done.id} failed: {done.error}", sqlstate="55000", hint="What was read stays read.")
-        click.echo(f"run {done.id}: {done.memories_processed} texts, {done.facts} facts, {done.remaining} texts left")
+            raise NotReadyError(
+                f"run {done.id} failed: {done.error}", sqlstate="55000", hint="What was read stays read."
+            )
+        click.echo(
+            f"run {done.id}: {done.memories_processed} texts, {done.facts} facts, {done.remaining} texts left"
+        )
         if done.status == "completed":
             break
 
@@ -35,22 +41,30 @@ def replay() -> None:
 
 
 @replay.command()
-@click.option("--level", type=click.Choice(["data", "information", "knowledge", "wisdom"]), help="Least level of facts.")
+@click.option(
+    "--level", type=click.Choice(["data", "information", "knowledge", "wisdom"]), help="Least level of facts."
+)
 @click.option("--confidence", type=float, help="Least confidence of facts.")
 @click.option("--accesses", type=int, help="Least uses of facts.")
 @click.argument("model")
 @click.pass_obj
-def run(client: Client, level: str | None, confidence: float | None, accesses: int | None, model: str) -> None:
+def run(
+    client: Client, level: str | None, confidence: float | None, accesses: int | None, model: str
+) -> None:
     """Make instruction pairs for MODEL, and print what was kept and refused."""
     done = client.replay_run(model, filter=given(level=level, confidence=confidence, accesses=accesses))
     if done.error:
-        raise NotReadyError(f"run {done.id} failed: {done.error}", sqlstate="55000", hint="Lower a threshold.")
+        raise NotReadyError(
+            f"run {done.id} failed: {done.error}", sqlstate="55000", hint="Lower a threshold."
+        )
     refused = ", ".join(f"{reason} {count}" for reason, count in sorted((done.refused or {}).items()))
     click.echo(f"run {done.id}: {done.accepted} pairs of {done.facts} facts; refused: {refused or 'none'}")
 
 
 @replay.command()
-@click.option("--format", type=click.Choice(["alpaca", "chat", "sharegpt"]), default="alpaca", show_default=True)
+@click.option(
+    "--format", type=click.Choice(["alpaca", "chat", "sharegpt"]), default="alpaca", show_default=True
+)
 @click.argument("run", type=int)
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.pass_obj
@@ -64,7 +78,11 @@ def export(client: Client, format: str, run: int, directory: Path) -> None:
 @click.command()
 @click.option("--name", help="Of the adapter; by default the base's with the training's number.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), help="Where to; beside MANIFEST.")
-@click.option("--base", type=click.Path(path_type=Path, exists=True), help="The base's GGUF, where it is not at its path.")
+@click.option(
+    "--base",
+    type=click.Path(path_type=Path, exists=True),
+    help="The base's GGUF, where it is not at its path.",
+)
 @click.option("--rank", type=int)
 @click.option("--epochs", type=int)
 @click.option("--learning-rate", type=float)

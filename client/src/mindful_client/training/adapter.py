@@ -38,7 +38,9 @@ def write(path: Path, state: Mapping[str, Any], alpha: float, config: Any) -> No
         if found["part"] == "B" and name in ("attn_q", "attn_k"):
             heads = config.num_attention_heads if name == "attn_q" else config.num_key_value_heads
             matrix = permuted(matrix, heads)
-        writer.add_tensor(f"blk.{found['layer']}.{name}.weight.lora_{found['part'].lower()}", np.ascontiguousarray(matrix))
+        writer.add_tensor(
+            f"blk.{found['layer']}.{name}.weight.lora_{found['part'].lower()}", np.ascontiguousarray(matrix)
+        )
     try:
         writer.write_header_to_file()
         writer.write_kv_data_to_file()

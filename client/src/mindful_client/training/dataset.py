@@ -44,7 +44,9 @@ def export(client: Client, run: int, directory: Path, format: str) -> Path:
         _write(path, [manifest | model | {"files": files}])
     except OSError as error:
         raise InvalidInputError(
-            f"cannot write to {directory}: {error.strerror}", sqlstate="58030", hint="Choose another directory."
+            f"cannot write to {directory}: {error.strerror}",
+            sqlstate="58030",
+            hint="Choose another directory.",
         ) from error
     return path
 
@@ -56,11 +58,15 @@ def read(manifest: Path) -> Dataset:
         rows = {split: _read(manifest.parent, told["files"][split]) for split in SPLITS}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidInputError(
-            f"{manifest} is no manifest of an export: {error}", sqlstate="22023", hint="Make one: mindful replay export."
+            f"{manifest} is no manifest of an export: {error}",
+            sqlstate="22023",
+            hint="Make one: mindful replay export.",
         ) from error
     if told["format"] != "alpaca":
         raise InvalidInputError(
-            f"the format is {told['format']}", sqlstate="22023", hint="Train on an export in the format alpaca."
+            f"the format is {told['format']}",
+            sqlstate="22023",
+            hint="Train on an export in the format alpaca.",
         )
     return Dataset(told, rows)
 

@@ -46,7 +46,9 @@ TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj")
 class Trainer:
     """One training, which a checkpoint takes up where it was."""
 
-    def __init__(self, base: Path, settings: Mapping[str, Any], parameters: Parameters, checkpoint: Path) -> None:
+    def __init__(
+        self, base: Path, settings: Mapping[str, Any], parameters: Parameters, checkpoint: Path
+    ) -> None:
         self._parameters, self._settings, self._checkpoint = parameters, settings, checkpoint
         logging.disable_progress_bar()
         logging.set_verbosity_error()
@@ -141,7 +143,9 @@ class Trainer:
 
     def _save(self) -> None:
         part = self._checkpoint.with_suffix(".part")
-        torch.save({"step": self._step, "adapter": self._state(), "optimizer": self._optimizer.state_dict()}, part)
+        torch.save(
+            {"step": self._step, "adapter": self._state(), "optimizer": self._optimizer.state_dict()}, part
+        )
         part.replace(self._checkpoint)
 
     def _resume(self, report: Callable[[str], None]) -> None:

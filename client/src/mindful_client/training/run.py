@@ -13,7 +13,7 @@ import torch
 
 from mindful_client.client import Client
 from mindful_client.errors import InvalidInputError, MindfulError
-from mindful_client.training import adapter
+from mindful_client.training import adapter, rehearsal
 from mindful_client.training.dataset import check_unchanged, read
 from mindful_client.training.lora import Parameters, Trainer
 
@@ -52,8 +52,13 @@ class Training:
 
     def _run(self, identity: int, name: str, report: Callable[[str], None]) -> dict[str, Any]:
         told = self._dataset.manifest
-        trainer = Trainer(self._base, told, self._parameters, self._output / f"training-{identity}.checkpoint")
-        loss = trainer.train(self._dataset.rows["train"], report)
+        trainer = Trainer(
+            self._base, told, self._parameters, self._output / f"training-{identity}.checkpoint"
+        )
+        report("asking the base what it knows, to be rehearsed")
+        rows = [*self._dataset.rows["train"], *rehearsal.pairs(self._client, told["model"])]
+        report(f"training on {len(rows)} pairs")
+        loss = trainer.train(rows, report)
         check_unchanged(self._manifest)
         if self._client.replay_hash(told["run"]) != told["sha256"]:
             raise InvalidInputError(
@@ -92,7 +97,9 @@ class Training:
             kept = json.loads(self._state.read_text())
             if {key: kept[key] for key in wanted} == wanted:
                 return int(kept["training"])
-        identity = self._client.training_start(told["run"], told["sha256"], parameters=asdict(self._parameters))
+        identity = self._client.training_start(
+            told["run"], told["sha256"], parameters=asdict(self._parameters)
+        )
         self._state.write_text(json.dumps(wanted | {"training": identity}))
         return identity
 

@@ -69,7 +69,7 @@ VAGUE = re.compile(
     r"tough|hard|blast|ton|bunch|similar|different|wonderful|amazing|fun|nice|big|real|whole|step|chance|challenge|while))\b"
     r"|\b(?:it|that|this|them|those|these|you|your|yours|him|her|one|ones|there|here|stuff|thing|things|something|"
     r"anything|everything|someone|somewhere|other|others|such|same|what|how)$"
-    r"|\b(?:you|your|yours|yourself|this|these|those|here|he|she|his|her|him|it|its|them|me)\b",
+    r"|\b(?:you|your|yours|yourself|this|these|those|here|he|she|his|her|him|it|its|them|their|theirs|they|me)\b",
     re.IGNORECASE,
 )
 """Objects that tell nothing outside their conversation."""
