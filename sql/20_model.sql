@@ -96,24 +96,38 @@ $python$;
 comment on function adapter_register(text, text, text, real, jsonb, text[]) is
 'Registers a LoRA adapter (a GGUF file) of a generator of llama_cpp as a generator of its own: name it as the model of a call, or make it the default with model_default_set; naming the base takes it back. The source is an absolute path on the server; the file is loaded once with its base, and its hash is kept, so that one that was changed is refused. Scale says how strongly it is applied: 1 as it was trained, 0 not at all. Options: system_prompt and layout, where they are to be other than the base''s. Whoever uses it must be allowed to use the base too. For administrators (mindful_admin). Errors: 22004, 22023 (bad argument, no possible base), 42704 (no such base), 42710 (name taken), 58P01 (no such file), XX001 (file damaged, or not made for this base).';
 
-create function model_default_set(name text) returns void
+create function model_default_set(name text, force boolean default false) returns void
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
     chosen mindful.model;
+    found_memories bigint;
+    found_missing bigint;
 begin
     select * into chosen from mindful.model m where m.name = model_default_set.name;
     if not found then
         raise exception using errcode = '42704', message = format('mindful: there is no model "%s"', name),
             hint = 'The models that you may use are listed in mindful.model.';
     end if;
+    if chosen.kind = 'embedder' and not chosen.is_default and force is not true then
+        select memories, missing into found_memories, found_missing from mindful._embedding_missing(name);
+        -- Those written while it was being filled are too few to be missed, and come soon.
+        if found_missing * 100 > found_memories then
+            perform mindful._raise('55000',
+                format('%s of %s memories have no embedding by %s yet', found_missing, found_memories, name),
+                format('SELECT embedding_sweep(%L), let a worker run, and see embedding_status; or give force => true.', name));
+        end if;
+    end if;
     update mindful.model m set is_default = false where m.kind = chosen.kind and m.is_default;
     update mindful.model m set is_default = true where m.name = chosen.name;
+    if chosen.kind = 'embedder' then
+        perform mindful.embedding_sweep(name);
+    end if;
 end
 $$;
-comment on function model_default_set(text) is
-'Makes a model the default of its kind, for all who may use it. For administrators. Memories keep the embeddings of the embedder that was the default when they were written; UPDATE mindful.memory SET content = content gives a tenant''s own those of the new one. Error 42704: no such model.';
+comment on function model_default_set(text, boolean) is
+'Makes a model the default of its kind, for all who may use it. For administrators. An embedder is filled first: embedding_sweep(name) enqueues all memories, and workers embed them beside the old one, which serves meanwhile; once it has embedded 99% of them it can become the default, and the rest is enqueued. With force it becomes the default at once, and recall finds only what it has embedded. Errors: 42704 (no such model), 55000 (memories are not embedded yet).';
 
 create function model_unload(name text default null) returns integer
 language plpython3u volatile parallel unsafe security invoker

@@ -13,6 +13,8 @@ TABLES = (
     "memory_link",
     "memory_embedding_all_minilm_l6_v2",
     "attachment",
+    "embedding_job",
+    "embedding_job_failed",
     "generation",
     "review",
     "consolidation",
@@ -40,6 +42,11 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
     ana.execute("select self_review(%s, %s)", (*(row or ()), SCRIPTED_GENERATOR))
     ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")
     ana.execute("select memory_link_insert(max(id), min(id), 'about') from memory")
+    ana.execute("select embedding_sweep('scripted-embedder')")
+    ana.execute(
+        "insert into embedding_job_failed (id, model, content_hash, attempts, error, enqueued_at)"
+        " select id, model, content_hash, 5, 'lost', now() from embedding_job limit 1"
+    )
     ana.execute("select memory_insert('Anna Miller lives in Boston.', 'document')")
     ana.execute("select memory_consolidate()")
     db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))

@@ -26,8 +26,8 @@ def run(trainer: psycopg.Connection) -> int:
     messages = [
         {"role": "user", "content": f"I love {thing}.", "metadata": {"speaker": name}}
         for name, thing in zip(
-            "Ana Bob Eve Tom Zoe Kim Max Ida Leo Amy".split(),
-            "tea jam rum ham pie fig oat rye soy gin".split(),
+            ["Ana", "Bob", "Eve", "Tom", "Zoe", "Kim", "Max", "Ida", "Leo", "Amy"],
+            ["tea", "jam", "rum", "ham", "pie", "fig", "oat", "rye", "soy", "gin"],
             strict=True,
         )
         for _ in (1,)

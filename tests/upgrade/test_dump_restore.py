@@ -40,9 +40,13 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     assert one(ana, b"select memory_attach('shop.ticket', 'subject || '': '' || body')") == 1
     ana.execute("insert into shop.ticket values (2, 'Coffee', 'The machine leaks.')")
     ana.execute('select memory_insert(\'Rex is my dog, he says "woof".\', metadata => \'{"topic": "dog"}\')')
-    db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
+    db.execute("select model_default_set(%s, force => true)", (SCRIPTED_EMBEDDER,))
     ana.execute("select memory_insert('Paris is rainy.')")
-    db.execute("select model_default_set(%s)", (EMBEDDER,))
+    db.execute("select model_default_set(%s, force => true)", (EMBEDDER,))
+    ana.execute(
+        "insert into embedding_job_failed (id, model, content_hash, attempts, error, enqueued_at)"
+        " select id, model, content_hash, 5, 'lost', now() from embedding_job limit 1"
+    )
     message = one(
         ana,
         b"select message_id from llm_chat_detail('What is the capital of France?', model => %s)",

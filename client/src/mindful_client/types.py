@@ -43,6 +43,7 @@ class ContextPart:
     tokens: int
     memory_id: int | None
     score: float | None
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class ChatDetail:
 
 @dataclass(frozen=True)
 class RecalledMemory:
-    """A memory that matches a query; similarity and bm25 are None where that arm did not find it."""
+    """A memory that matches a query, with every component of its score; None where that arm did not find it."""
 
     id: int
     content: str
@@ -82,6 +83,11 @@ class RecalledMemory:
     role: str | None
     source: str | None
     created_at: datetime
+    bm25_context: float | None
+    similarity_context: float
+    recency: float
+    importance: float
+    access: float
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,50 @@ class MemoryNeighbor:
     weight: float
     depth: int
     path: list[int]
+
+
+@dataclass(frozen=True)
+class JobOutcome:
+    """What a worker did: embeddings stored, jobs there was nothing left to do for, attempts that failed."""
+
+    embedded: int
+    dropped: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class ComparedMemory:
+    """A memory that is near to a query in one embedder's space."""
+
+    model: str
+    rank: int
+    id: int
+    similarity: float
+    content: str
+
+
+@dataclass(frozen=True)
+class DocumentChange:
+    """How many chunks a document has now, and what became of them and of those of its last version."""
+
+    chunks: int
+    inserted: int
+    replaced: int
+    kept: int
+    deleted: int
+
+
+@dataclass(frozen=True)
+class DocumentDetail:
+    """A document that is remembered."""
+
+    source: str
+    title: str | None
+    chunks: int
+    bytes: int
+    created_at: datetime
+    updated_at: datetime
+    fingerprint: str | None
 
 
 @dataclass(frozen=True)

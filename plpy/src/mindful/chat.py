@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import uuid
 from collections.abc import Iterator
@@ -12,29 +11,14 @@ from typing import Any
 from mindful import runtime
 from mindful.context import compose
 from mindful.entry import sql_function
-from mindful.errors import InvalidParameterError, NullValueError
+from mindful.errors import InvalidParameterError
 from mindful.llm import BLANK, Call, check_fits, sampling_of
 from mindful.ports import Database, Sampling
+from mindful.recap import keep_up
 from mindful.state import ConversationState
 
 _SILENCE = "..."
 """The reply where the model has nothing but an end token to say: that is a turn too."""
-
-
-@sql_function
-def session_context(
-    db: Database,
-    session_id: str | None,
-    query: str | None,
-    model: str | None,
-    max_tokens: int | None,
-    memories: int | None,
-) -> list[dict[str, Any]]:
-    """Tell what the model would be shown for a message."""
-    if session_id is None:
-        raise NullValueError("session_id is null", "Give a session, as session_start returns it.")
-    chat = Chat(db, query, session_id, model, sampling_of(max_tokens, 0.0, None), memories)
-    return [dataclasses.asdict(part) for part in chat.context.parts]
 
 
 @sql_function
@@ -154,6 +138,7 @@ class Chat:
     def _finish(self, reply: str) -> None:
         reply = reply.strip(BLANK)
         self._store(reply)
+        keep_up(self._db, self._spec, self._generator, self.session_id)
         if not self._generator.held(
             self._tokens
         ):  # the model was unloaded, or served another, while a cursor rested
@@ -182,3 +167,4 @@ class Chat:
             (self.session_id, json.dumps(turns)),
         )
         self._message_id = ids[-1]["id"]
+        self._db.rows("select mindful._memory_shown($1)", ("bigint[]",), (self.context.memory_ids,))

@@ -40,10 +40,11 @@ def adapter_register(
     return scalar("adapter_register", locals())
 
 
-def model_default_set(name: str) -> Call[None]:
+def model_default_set(name: str, *, force: bool = DEFAULT) -> Call[None]:
     """Make a model the default of its kind. For administrators.
 
-    Raises NotFoundError.
+    Raises NotFoundError, NotReadyError (an embedder that has not embedded what is there: force makes it the
+    default all the same).
     """
     return scalar("model_default_set", locals(), convert=nothing)
 

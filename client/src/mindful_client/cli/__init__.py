@@ -13,6 +13,7 @@ from mindful_client.cli.memory import recall, remember
 from mindful_client.cli.output import report
 from mindful_client.cli.replay import consolidate, replay, train
 from mindful_client.cli.status import status
+from mindful_client.cli.worker import worker
 from mindful_client.client import Client
 from mindful_client.errors import MindfulError
 
@@ -45,5 +46,5 @@ def main(context: click.Context, dsn: str) -> None:
     context.obj = context.with_resource(Client(dsn))
 
 
-for command in (chat, consolidate, recall, remember, replay, status, train):
+for command in (chat, consolidate, recall, remember, replay, status, train, worker):
     main.add_command(command)
