@@ -252,7 +252,8 @@ def _insert(db: Database, run: int, model: str, samples: Sequence[Sample]) -> No
                 split, refused)
            select $2, $3, s.form, s.instruction, s.input, s.output, s.source_id, s.neighbor_ids, s.confidence,
                s.split, s.refused
-           from pg_catalog.jsonb_to_recordset($1) s (number integer, form text, instruction text, input text, output text,
+           from pg_catalog.jsonb_to_recordset($1) s (number integer, form text, instruction text,
+               input text, output text,
                source_id bigint, neighbor_ids bigint[], confidence real, split text, refused text[])
            order by s.number returning id""",
         ("jsonb", "bigint", "text"),

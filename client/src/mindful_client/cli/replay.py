@@ -92,6 +92,7 @@ def export(client: Client, format: str, run: int, directory: Path) -> None:
 @click.pass_obj
 def train(
     client: Client,
+    /,
     name: str | None,
     output: Path | None,
     base: Path | None,
@@ -101,7 +102,8 @@ def train(
 ) -> None:
     """Train a LoRA adapter on the export of MANIFEST, register and measure it, and make it active if it is better.
 
-    A training that was stopped goes on where it was when it is called again. For administrators whose memories these are.
+    A training that was stopped goes on where it was when it is called again. For administrators whose memories
+    these are.
     """
     try:
         from mindful_client.training.run import Training
