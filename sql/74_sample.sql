@@ -46,7 +46,7 @@ comment on table training_sample is 'Instruction pairs made of facts, and those 
 comment on column training_sample.source_id is 'The fact that the pair is about.';
 comment on column training_sample.neighbor_ids is 'Other facts that it tells of; with any of them forgotten the pair goes too.';
 comment on column training_sample.split is 'By the source of the fact: what is held out was told in other texts than what is trained on.';
-comment on column training_sample.refused is 'Gates that the pair did not pass: no_consent, no_evidence, not_valid, confidence, volatile, secret, personal, duplicate, too_long. The texts of secret and personal ones are not kept.';
+comment on column training_sample.refused is 'Gates that the pair did not pass: no_consent, no_evidence, not_valid, confidence, volatile, secret, personal, duplicate, mixed_split (it would tell of held-out facts in training), too_long. The texts of secret and personal ones are not kept.';
 
 create table training_sample_memory (
     tenant text not null default _tenant(),

@@ -73,9 +73,11 @@ def test_facts_become_pairs(consenting: psycopg.Connection) -> None:
         ("recall", "Where does Ana live?", "", "Ana lives in Boston."),
         ("explain", "What does this say about Ana?", '"I love pizza"', "Ana likes pizza."),
         ("factors", "What else is linked to this?", "Ana lives in Boston.", "Ana likes pizza."),
-        ("abstain", "Is Ana married?", "", "I do not know. Nobody has told me."),
     } <= found
-    assert not any(form == "abstain" and "live" in asked for form, asked, _, _ in found)
+    abstained = [(asked, output) for form, asked, _, output in found if form == "abstain"]
+    assert len(abstained) == 2
+    assert {output for _, output in abstained} == {"I do not know. Nobody has told me."}
+    assert not any("live" in asked for asked, _ in abstained)
 
 
 def test_contradictions_are_decided_by_validity(consenting: psycopg.Connection) -> None:

@@ -144,6 +144,7 @@ def _samples(db: Database, facts: Sequence[Row], specialisation: str) -> Iterato
             (fact["id"], _NEIGHBORS),
         )
         linked = [known[row["id"]] for row in neighbors if row["id"] in known]
+        linked = [other for other in linked if _split(other) == _split(fact)]
         if linked:
             yield _factors(fact, linked)
     yield from _abstain(facts, told)
@@ -214,6 +215,8 @@ def _judged(
         if told in seen:
             refused.append("duplicate")
         seen.add(told)
+        if len({_split(fact) for fact in sample.facts}) > 1:
+            refused.append("mixed_split")
         if not fits(sample):
             refused.append("too_long")
         yield replace(sample, refused=tuple(refused))
@@ -239,9 +242,9 @@ def _fits(db: Database, model: str) -> Callable[[Sample], bool]:
     return fits
 
 
-def _split(sample: Sample) -> str:
+def _split(fact: Row) -> str:
     """Hold out by the first source: what is held out was told in other texts than what is trained on."""
-    first = min((item["source_id"] for item in sample.source["evidence"]), default=0)
+    first = min((item["source_id"] for item in fact["evidence"]), default=0)
     return "validation" if hashlib.md5(str(first).encode()).digest()[0] % _HELD_OUT == 0 else "train"
 
 
@@ -280,6 +283,6 @@ def _row(number: int, sample: Sample) -> Mapping[str, Any]:
         "source_id": sample.source["id"],
         "neighbor_ids": [fact["id"] for fact in sample.facts[1:]],
         "confidence": min(fact["confidence"] for fact in sample.facts),
-        "split": _split(sample),
+        "split": _split(sample.source),
         "refused": list(sample.refused),
     }
