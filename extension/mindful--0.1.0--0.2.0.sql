@@ -11,6 +11,7 @@ create table setting_definition (
     choices text[]
 );
 comment on table setting_definition is 'What can be set: type, range, where, and the value where nobody has set it.';
+comment on column setting_definition.choices is 'The values that a text can have; NULL for any.';
 alter table setting_definition enable row level security;
 alter table setting_definition force row level security;
 create policy read on setting_definition for select using (true);
@@ -564,680 +565,6 @@ begin
 end
 $do$;
 grant select, insert, update, delete on memory_access, memory_link, memory_evidence to mindful_user;
-
--- engine
-drop function
-    llm_generate(text, text, integer, real, integer, text, text[], boolean),
-    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean),
-    llm_stream(text, text, integer, real, integer, text, text[], boolean);
-
-create function llm_generate(
-    prompt text,
-    model text default null,
-    max_tokens integer default 256,
-    temperature real default 0,
-    seed integer default null,
-    system_prompt text default null,
-    stop text[] default '{}',
-    truncate boolean default false,
-    json_schema jsonb default null,
-    grammar text default null
-) returns text
-language plpython3u volatile parallel unsafe security invoker cost 100000
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.llm import llm_generate
-return llm_generate(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
-$python$;
-comment on function llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
-'Answers a prompt with a generator (NULL: the default one). A NULL prompt gives NULL. At most max_tokens tokens are made; temperature 0 always takes the likeliest token; a seed makes a call give the same text again on the same machine, at the price of evaluating the whole prompt anew. Generation ends at any of the stop strings, which are not returned. A prompt longer than the model''s context is error 54000, or is cut at its end where truncate is true. With json_schema (see llm_extract) the answer is JSON that fits it, or error 54000 (not complete after max_tokens) or 22000; say in the prompt what is wanted, as the model does not read the schema. A grammar is GBNF, as llama.cpp has it, and begins with the rule root. Other errors: 22023 (bad argument, schema or grammar), 42704 (no such model), 57014 (cancelled).';
-
-create function llm_generate_detail(
-    prompt text,
-    model text default null,
-    max_tokens integer default 256,
-    temperature real default 0,
-    seed integer default null,
-    system_prompt text default null,
-    stop text[] default '{}',
-    truncate boolean default false,
-    json_schema jsonb default null,
-    grammar text default null
-) returns generation_detail
-language plpython3u volatile parallel unsafe security invoker cost 100000
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.llm import llm_generate_detail
-return llm_generate_detail(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
-$python$;
-comment on function llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
-'As llm_generate, with what the call cost and how sure the model was. Confidence is exp(mean log-probability of the tokens), in (0, 1], not calibrated. Signals: logprob_sum, logprob_mean, logprob_min, logprob_first (nats), entropy_mean, entropy_max (nats), margin_min (difference of the two best probabilities), tokens. finish_reason is stop or length. A NULL prompt gives NULLs.';
-
-create function llm_stream(
-    prompt text,
-    model text default null,
-    max_tokens integer default 256,
-    temperature real default 0,
-    seed integer default null,
-    system_prompt text default null,
-    stop text[] default '{}',
-    truncate boolean default false,
-    json_schema jsonb default null,
-    grammar text default null
-) returns setof text
-language plpython3u volatile parallel unsafe security invoker cost 100000 rows 100
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.llm import llm_stream
-return llm_stream(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
-$python$;
-comment on function llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
-'As llm_generate, one row per piece of text as it is made, never half a character. The rows arrive one by one where the function stands in the select list and is read through a cursor (psql: \set FETCH_COUNT 1). An answer that does not fit json_schema is an error at its end. A NULL prompt gives no rows.';
-
-create function llm_if_many(contents text[], condition text, model text default null) returns boolean[]
-language plpython3u stable parallel restricted security invoker cost 1000000
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.label import llm_if_many
-return llm_if_many(contents, condition, model)
-$python$;
-comment on function llm_if_many(text[], text, text) is
-'As llm_if for many texts in shared batches; the answers stand in the order of the texts, NULL for NULL. A NULL array or condition gives NULL. Errors as llm_if.';
-
-create function llm_extract_many(
-    contents text[],
-    json_schema jsonb,
-    instruction text default null,
-    model text default null,
-    max_tokens integer default 512
-) returns jsonb[]
-language plpython3u volatile parallel unsafe security invoker cost 1000000
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.structure import llm_extract_many
-return llm_extract_many(contents, json_schema, instruction, model, max_tokens)
-$python$;
-comment on function llm_extract_many(text[], jsonb, text, text, integer) is
-'As llm_extract for many texts, evaluated side by side: the instruction and the schema are evaluated once, and the answers are made in shared batches. They stand in the order of the texts, NULL for NULL; a NULL array gives NULL. One that fails fails all; the message says which text it is about. Errors as llm_extract.';
-
-revoke execute on function
-    llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
-    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
-    llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
-    llm_if_many(text[], text, text),
-    llm_extract_many(text[], jsonb, text, text, integer)
-from public;
-grant execute on function
-    llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
-    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
-    llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
-    llm_if_many(text[], text, text),
-    llm_extract_many(text[], jsonb, text, text, integer)
-to mindful_user;
-
-alter table model add column base text references model, add constraint model_base check (base is null or kind = 'generator');
-create index model_base on model (base) where base is not null;
-comment on column model.base is 'The generator that this one, an adapter, changes; NULL for a model in its own right.';
-
-drop function _model_find(text, text);
-create function _model_find(kind text, name text)
-returns table (name text, kind text, provider text, source text, sha256 text, options jsonb, adapter text)
-language sql stable parallel safe security invoker
-begin atomic
-    select m.name, m.kind, m.provider, coalesce(b.source, m.source), m.sha256, coalesce(b.options, '{}') || m.options,
-        case when b.name is not null then m.source end
-    from mindful.model m
-    left join mindful.model b on b.name = m.base
-    where m.kind = _model_find.kind
-        and (m.base is null or b.name is not null)
-        and (m.name = _model_find.name or _model_find.name is null and m.is_default);
-end;
-comment on function _model_find(text, text) is 'The named model, or the default one of its kind, if the caller may use it; of an adapter the base''s source, which the caller must be allowed to use too, and the options of both.';
-
-create function adapter_register(
-    name text,
-    base text,
-    source text,
-    scale real default 1,
-    options jsonb default '{}',
-    granted_to text[] default '{mindful_user}'
-) returns text
-language plpython3u volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.model import adapter_register
-return adapter_register(name, base, source, scale, options, granted_to)
-$python$;
-comment on function adapter_register(text, text, text, real, jsonb, text[]) is
-'Registers a LoRA adapter (a GGUF file) of a generator of llama_cpp as a generator of its own: name it as the model of a call, or make it the default with model_default_set; naming the base takes it back. The source is an absolute path on the server; the file is loaded once with its base, and its hash is kept, so that one that was changed is refused. Scale says how strongly it is applied: 1 as it was trained, 0 not at all. Options: system_prompt and layout, where they are to be other than the base''s. Whoever uses it must be allowed to use the base too. For administrators (mindful_admin). Errors: 22004, 22023 (bad argument, no possible base), 42704 (no such base), 42710 (name taken), 58P01 (no such file), XX001 (file damaged, or not made for this base).';
-
-revoke execute on function
-    _model_find(text, text),
-    adapter_register(text, text, text, real, jsonb, text[])
-from public;
-grant execute on function _model_find(text, text) to mindful_user, mindful_admin;
-grant execute on function adapter_register(text, text, text, real, jsonb, text[]) to mindful_admin;
--- fact
-drop function memory_insert(text, text, jsonb, text, text);
-drop function memory_insert_many(jsonb);
-
-create function _memory_argument(name text, id bigint) returns bigint
-language sql stable parallel safe security invoker
-begin atomic
-    select case
-        when id is null then mindful._raise('22004', name || ' is null', 'Give the id of a memory.')::text::bigint
-        when exists (select from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = _memory_argument.id)
-            then id
-        else mindful._raise('42704', pg_catalog.format('there is no memory %s (%s)', id, name),
-            'Your own memories are in mindful.memory.')::text::bigint
-    end;
-end;
-comment on function _memory_argument(text, bigint) is 'Returns the id of one of the tenant''s memories, or raises 22004 or 42704.';
-
-create function _share_argument(name text, value jsonb) returns real
-language sql stable parallel safe security invoker
-begin atomic
-    select case
-        when pg_catalog.jsonb_typeof(value) = 'null' then null
-        when pg_catalog.jsonb_typeof(value) <> 'number' or not value::numeric between 0 and 1
-            then mindful._raise('22023', pg_catalog.format('%s is %s', name, value), 'It must be a number from 0 to 1.')::text::real
-        else value::real
-    end;
-end;
-comment on function _share_argument(text, jsonb) is 'Returns a number from 0 to 1, NULL for none, or raises 22023.';
-
-create function _level_argument(name text, level text) returns text
-language sql stable parallel safe security invoker
-begin atomic
-    select case
-        when level is null or level = any (array['data', 'information', 'knowledge', 'wisdom']) then level
-        else mindful._raise('22023', pg_catalog.format('%s is %L', name, level),
-            'Levels are data, information, knowledge and wisdom.')::text
-    end;
-end;
-comment on function _level_argument(text, text) is 'Returns a level, NULL for none, or raises 22023.';
-
-create function _time_argument(name text, value text) returns timestamptz
-language plpgsql stable parallel safe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-begin
-    return value::timestamptz;
-exception when invalid_datetime_format or datetime_field_overflow then
-    perform mindful._raise('22023', format('%s is %L', name, value), 'Give a time such as 2026-01-31 12:00+00.');
-end
-$$;
-comment on function _time_argument(text, text) is 'Returns a time, NULL for none, or raises 22023.';
-
-create function _valid_to_argument(name text, valid_from timestamptz, valid_to timestamptz) returns timestamptz
-language sql stable parallel safe security invoker
-begin atomic
-    select case
-        when valid_from >= valid_to then mindful._raise('22023',
-            pg_catalog.format('%s is %s, not after valid_from, %s', name, valid_to, valid_from),
-            'What is true from one time until another ends after it begins.')::text::timestamptz
-        else valid_to
-    end;
-end;
-comment on function _valid_to_argument(text, timestamptz, timestamptz) is 'Returns the end of a validity, or raises 22023 if it is not after the beginning.';
-
-create function _squeeze(content text) returns text
-language sql immutable strict parallel safe security invoker
-begin atomic
-    select pg_catalog.btrim(pg_catalog.regexp_replace(content, '\s+', ' ', 'g'));
-end;
-comment on function _squeeze(text) is 'A text with every run of white space as one blank.';
-
-create function _quote_argument(name text, source_id bigint, quote text) returns text
-language sql stable parallel safe security invoker
-begin atomic
-    select case
-        when a.id is null then null  -- which it never is: unasked for, an empty table's rows would not be looked up
-        when pg_catalog.octet_length(a.quote) > 2000
-            then mindful._raise('54000', pg_catalog.format('%s has %s bytes, more than 2000', name, pg_catalog.octet_length(a.quote)),
-                'Quote the words that say it, and no others.')::text
-        when pg_catalog.strpos(
-            (select mindful._squeeze(m.content) from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = a.id),
-            a.quote) > 0 then a.quote
-        else mindful._raise('22023', pg_catalog.format('%s does not stand in memory %s', name, source_id),
-            'Quote the words of the source as they are; only white space may differ.')::text
-    end
-    from (
-        select mindful._squeeze(mindful._text_argument(name, _quote_argument.quote)) as quote,
-            mindful._memory_argument('source_id of ' || name, source_id) as id
-    ) a;
-end;
-comment on function _quote_argument(text, bigint, text) is
-'Returns a quote that stands in the source''s text, with runs of white space as one blank, or raises 22004, 22023, 42704 (no such source of the tenant''s) or 54000.';
-
-create function _evidence(name text, evidence jsonb) returns table (source_id bigint, quote text)
-language sql stable parallel safe security invoker rows 3
-begin atomic
-    select s.source_id,
-        mindful._quote_argument(pg_catalog.format('quote %s of %s', e.number, name), s.source_id, e.element ->> 'quote')
-    from mindful._array_elements(name, coalesce(nullif(evidence, 'null'), '[]'), '{source_id,quote}') e,
-        lateral (
-            select case
-                when e.element ->> 'source_id' ~ '^[0-9]{1,18}$' then (e.element ->> 'source_id')::bigint
-                else mindful._raise('22023', pg_catalog.format('source_id of quote %s of %s is %s', e.number, name,
-                    coalesce(e.element ->> 'source_id', 'null')), 'Give the id of a memory.')::text::bigint
-            end as source_id
-        ) s;
-end;
-comment on function _evidence(text, jsonb) is
-'The source ids and quotes of an array of {source_id, quote}; raises 22004, 22023 or 42704, naming the quote.';
-
-create function memory_insert_many(memories jsonb) returns setof bigint
-language sql volatile parallel unsafe security invoker
-begin atomic
-    with element as materialized (
-        select e.element, e.number, 'of element ' || e.number as place,
-            mindful._time_argument('valid_from of element ' || e.number, e.element ->> 'valid_from') as valid_from,
-            mindful._time_argument('valid_to of element ' || e.number, e.element ->> 'valid_to') as valid_to
-        from mindful._array_elements('memories', memories,
-            '{content,kind,metadata,source,source_key,importance,confidence,level,valid_from,valid_to,evidence}') e
-    ),
-    inserted as (
-        insert into mindful.memory (kind, content, metadata, source, source_key, importance, confidence, level,
-            valid_from, valid_to)
-        select mindful._memory_kind(coalesce(e.element ->> 'kind', 'fact')),
-            mindful._text_argument('content ' || e.place, e.element ->> 'content'),
-            mindful._metadata(e.element -> 'metadata'),
-            e.element ->> 'source',
-            e.element ->> 'source_key',
-            coalesce(mindful._share_argument('importance ' || e.place, e.element -> 'importance'), 0.5),
-            mindful._share_argument('confidence ' || e.place, e.element -> 'confidence'),
-            coalesce(mindful._level_argument('level ' || e.place, e.element ->> 'level'), 'data'),
-            e.valid_from,
-            mindful._valid_to_argument('valid_to ' || e.place, e.valid_from, e.valid_to)
-        from element e
-        order by e.number
-        returning id
-    ),
-    -- Ids rise in the order of the elements.
-    numbered as (
-        select i.id, pg_catalog.row_number() over (order by i.id) as number from inserted i
-    ),
-    proved as (
-        insert into mindful.memory_evidence (id, source_id, quote)
-        select distinct n.id, v.source_id, v.quote
-        from numbered n
-        join element e on e.number = n.number,
-            mindful._evidence('evidence ' || e.place, e.element -> 'evidence') v
-    )
-    select n.id from numbered n order by n.id;
-end;
-comment on function memory_insert_many(jsonb) is
-'Remembers an array of objects with the fields of memory_insert, embedded in batches, and returns their ids in order. All or none: the error names the element. Errors as memory_insert.';
-
-create function memory_insert(
-    content text,
-    kind text default 'fact',
-    metadata jsonb default '{}',
-    source text default null,
-    source_key text default null,
-    importance real default null,
-    confidence real default null,
-    level text default null,
-    valid_from timestamptz default null,
-    valid_to timestamptz default null,
-    evidence jsonb default '[]'
-) returns bigint
-language sql volatile parallel unsafe security invoker
-begin atomic
-    select mindful.memory_insert_many(pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object(
-        'content', mindful._text_argument('content', content), 'kind', mindful._memory_kind(kind), 'metadata', metadata,
-        'source', source, 'source_key', source_key, 'importance', importance, 'confidence', confidence,
-        'level', level, 'valid_from', valid_from, 'valid_to', valid_to, 'evidence', evidence)));
-end;
-comment on function memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb) is
-'Remembers a text and returns its id. Kinds: fact, document, summary, reflection (messages come by message_insert). Importance (NULL: 0.5) and confidence are from 0 to 1; levels are data (NULL), information, knowledge, wisdom; it is true from valid_from until before valid_to, NULL being for ever. Evidence is an array of {"source_id", "quote"} as in memory_evidence_insert. It is indexed and, if there is a default embedder, embedded in the same transaction. Errors: 22004 (NULL), 22023 (empty text, unknown kind or level, out of range, a quote that its source does not hold), 42704 (no such source of yours), 54000 (over 262144 bytes), 23505 (source and source_key taken).';
-
-create function memory_evidence_insert(id bigint, source_id bigint, quote text) returns boolean
-language sql volatile parallel unsafe security invoker
-begin atomic
-    with proved as (
-        insert into mindful.memory_evidence (id, source_id, quote)
-        select mindful._memory_argument('id', id),
-            case
-                when id = source_id
-                    then mindful._raise('22023', pg_catalog.format('memory %s is no evidence of itself', id),
-                        'Quote the memory that it was drawn from.')::text::bigint
-                else source_id
-            end,
-            mindful._quote_argument('quote', source_id, quote)
-        on conflict do nothing
-        returning 1
-    )
-    select exists (select from proved);
-end;
-comment on function memory_evidence_insert(bigint, bigint, text) is
-'Says what a memory rests on: words that stand in the text of another memory, the source; runs of white space count as one blank. Returns whether that is new. Errors: 22004, 22023 (the source does not hold the quote), 42704 (no such memory of yours).';
-
-create function _memory_updatable(id bigint) returns memory
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    found_memory mindful.memory;
-begin
-    select m.* into found_memory
-    from mindful.memory m
-    where m.tenant = (select mindful._tenant()) and m.id = mindful._memory_argument('id', _memory_updatable.id)
-    for no key update;
-    if not found then  -- deleted while this waited for its lock
-        perform mindful._memory_argument('id', id);
-    elsif found_memory.kind = 'message' then
-        perform mindful._raise('42809', format('memory %s is a message, which is never rewritten', id),
-            'What was said stays as it was said; insert a fact that has it as evidence.');
-    elsif found_memory.superseded_by is not null then
-        perform mindful._raise('55000', format('memory %s was superseded by memory %s', id, found_memory.superseded_by),
-            format('Update memory %s, or the last one of memory_history(%s).', found_memory.superseded_by, id));
-    elsif exists (
-        select from mindful.attachment a
-        where a.tenant = (select mindful._tenant()) and a.source = found_memory.source
-    ) then
-        perform mindful._raise('55000', format('memory %s is a row of %s', id, found_memory.source),
-            'Change the row: its memory follows.');
-    end if;
-    return found_memory;
-end
-$$;
-comment on function _memory_updatable(bigint) is 'Locks and returns a memory that can be superseded, or raises 22004, 42704, 42809 or 55000.';
-
-create function memory_update(
-    id bigint,
-    content text,
-    metadata jsonb default null,
-    importance real default null,
-    confidence real default null,
-    level text default null,
-    valid_from timestamptz default null,
-    valid_to timestamptz default null,
-    evidence jsonb default '[]'
-) returns bigint
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-#variable_conflict use_column
-declare
-    old mindful.memory := mindful._memory_updatable(memory_update.id);
-    since timestamptz := coalesce(memory_update.valid_from, now());
-    until timestamptz := coalesce(memory_update.valid_to, case when old.valid_to > since then old.valid_to end);
-    new_id bigint;
-begin
-    -- A key stands for what is true of its source now: the new version takes it over.
-    if old.source_key is not null then
-        update mindful.memory m set source_key = null where m.tenant = old.tenant and m.id = old.id;
-    end if;
-    insert into mindful.memory (kind, content, metadata, session_id, source, source_key, importance, confidence, level,
-        valid_from, valid_to)
-    values (
-        old.kind,
-        mindful._text_argument('content', memory_update.content),
-        case when memory_update.metadata is null then old.metadata else mindful._metadata(memory_update.metadata) end,
-        old.session_id, old.source, old.source_key,
-        coalesce(mindful._share_argument('importance', to_jsonb(memory_update.importance)), old.importance),
-        mindful._share_argument('confidence', to_jsonb(memory_update.confidence)),
-        coalesce(mindful._level_argument('level', memory_update.level), old.level),
-        since,
-        mindful._valid_to_argument('valid_to', since, until)
-    )
-    returning id into new_id;
-    update mindful.memory m
-    set superseded_by = new_id, valid_to = greatest(old.valid_from, least(old.valid_to, since))
-    where m.tenant = old.tenant and m.id = old.id;
-    insert into mindful.memory_evidence (id, source_id, quote)
-    select distinct new_id, v.source_id, v.quote from mindful._evidence('evidence', memory_update.evidence) v;
-    insert into mindful.memory_link (source_id, target_id, relation, weight)
-    select new_id, l.target_id, l.relation, l.weight from mindful.memory_link l
-    where l.tenant = old.tenant and l.source_id = old.id
-    union all
-    select l.source_id, new_id, l.relation, l.weight from mindful.memory_link l
-    where l.tenant = old.tenant and l.target_id = old.id;
-    return new_id;
-end
-$$;
-comment on function memory_update(bigint, text, jsonb, real, real, text, timestamptz, timestamptz, jsonb) is
-'Supersedes a memory by a new text, and returns the new memory''s id; the old one is kept as it was, true until before valid_from (NULL: now) and pointing at the new one. The new one has its kind, session, source, source_key (which the old one gives up) and links, and, where they are NULL here, its metadata, importance, level and the end of its validity if that is still ahead. Confidence and evidence are of a text, so they are not carried over. A valid_from of -infinity says that the old one was never true. Of two updates of a memory at once one wins, the other fails with 55000. Errors: 22004, 22023, 42704 (no such memory of yours), 42809 (a message, which is never rewritten), 55000 (superseded already; a row of an attached table), 54000.';
-
-create type memory_version as (
-    id bigint,
-    content text,
-    importance real,
-    confidence real,
-    level text,
-    valid_from timestamptz,
-    valid_to timestamptz,
-    superseded_by bigint,
-    created_at timestamptz
-);
-comment on type memory_version is 'What a memory said, and when that was true.';
-
-create function memory_history(id bigint) returns setof memory_version
-language sql stable parallel safe security invoker
-begin atomic
-    with recursive version as (
-        select mindful._memory_argument('id', memory_history.id) as id
-        union
-        select n.id
-        from version v
-        cross join lateral (
-            select m.superseded_by as id
-            from mindful.memory m
-            where m.tenant = (select mindful._tenant()) and m.id = v.id and m.superseded_by is not null
-            union all
-            select m.id
-            from mindful.memory m
-            where m.tenant = (select mindful._tenant()) and m.superseded_by = v.id
-        ) n
-    )
-    select m.id, m.content, m.importance, m.confidence, m.level, m.valid_from, m.valid_to, m.superseded_by, m.created_at
-    from version v
-    join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = v.id
-    order by m.id;
-end;
-comment on function memory_history(bigint) is
-'All versions of a memory, whichever of them is named, oldest first; the one that no other superseded is the last. Errors: 22004, 42704 (no such memory of yours).';
-
--- link
-create function memory_link_insert(source_id bigint, target_id bigint, relation text, weight real default 1) returns boolean
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-#variable_conflict use_column
-declare
-    is_new boolean;
-begin
-    if memory_link_insert.source_id = memory_link_insert.target_id then
-        perform mindful._raise('22023', format('memory %s is linked to itself', memory_link_insert.source_id),
-            'Link two memories.');
-    elsif memory_link_insert.relation is null or memory_link_insert.relation !~ '^[a-z][a-z0-9_]{0,62}$' then
-        perform mindful._raise('22023', format('relation is %s', coalesce(quote_literal(memory_link_insert.relation), 'null')),
-            'Name it in lower case, such as works_for.');
-    end if;
-    insert into mindful.memory_link as l (source_id, target_id, relation, weight)
-    values (
-        mindful._memory_argument('source_id', memory_link_insert.source_id),
-        mindful._memory_argument('target_id', memory_link_insert.target_id),
-        memory_link_insert.relation,
-        coalesce(mindful._share_argument('weight', to_jsonb(memory_link_insert.weight)), 1)
-    )
-    on conflict (tenant, source_id, target_id, relation) do update set weight = excluded.weight
-    returning l.xmax = 0 into is_new;
-    return is_new;
-end
-$$;
-comment on function memory_link_insert(bigint, bigint, text, real) is
-'Says what one memory has to do with another, from source to target, and returns whether that is new; a link that is there already is given the weight, from 0 to 1 (NULL: 1). Errors: 22004, 22023 (relation, weight, a link to itself), 42704 (no such memory of yours).';
-
-create function memory_link_delete(source_id bigint, target_id bigint, relation text default null) returns bigint
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    deleted bigint;
-begin
-    source_id := mindful._memory_argument('source_id', source_id);
-    target_id := mindful._memory_argument('target_id', target_id);
-    delete from mindful.memory_link l
-    where l.tenant = (select mindful._tenant())
-        and l.source_id = memory_link_delete.source_id and l.target_id = memory_link_delete.target_id
-        and (memory_link_delete.relation is null or l.relation = memory_link_delete.relation);
-    get diagnostics deleted = row_count;
-    return deleted;
-end
-$$;
-comment on function memory_link_delete(bigint, bigint, text) is
-'Deletes the link of a relation, or all (NULL), from one memory to another, and returns how many there were. Errors: 22004, 42704 (no such memory of yours).';
-
-create type memory_neighbor as (
-    id bigint,
-    content text,
-    kind text,
-    relation text,
-    weight real,
-    depth integer,
-    path bigint[]
-);
-comment on type memory_neighbor is 'A memory, and the links that lead to it.';
-
-create function _direction_argument(direction text) returns text
-language sql stable parallel safe security invoker
-begin atomic
-    select case
-        when direction = any (array['both', 'out', 'in']) then direction
-        else mindful._raise('22023', pg_catalog.format('direction is %s', coalesce(pg_catalog.quote_literal(direction), 'null')),
-            'Directions are out (from source to target), in and both.')::text
-    end;
-end;
-comment on function _direction_argument(text) is 'Returns a direction, or raises 22023.';
-
-create function _memory_is_true(id bigint, as_of timestamptz) returns boolean
-language sql stable parallel safe security invoker
-begin atomic
-    select exists (
-        select from mindful.memory m
-        where m.tenant = (select mindful._tenant()) and m.id = _memory_is_true.id
-            and (as_of is null
-                or (m.valid_from is null or m.valid_from <= as_of) and (m.valid_to is null or m.valid_to > as_of))
-    );
-end;
-comment on function _memory_is_true(bigint, timestamptz) is 'Whether the tenant has a memory, and it is true at a time (NULL: at any).';
-
-create function memory_neighbors(
-    id bigint,
-    depth integer default 1,
-    relations text[] default null,
-    direction text default 'both',
-    k integer default 50,
-    fanout integer default 20,
-    as_of timestamptz default now()
-) returns setof memory_neighbor
-language sql stable parallel safe security invoker rows 50
-begin atomic
-    with recursive argument as (
-        select mindful._memory_argument('id', id) as id,
-            mindful._integer_argument('depth', depth, 1, 5) as depth,
-            mindful._direction_argument(direction) as direction,
-            mindful._integer_argument('k', k, 1, 1000) as k,
-            mindful._integer_argument('fanout', fanout, 1, 1000) as fanout
-    ),
-    step as (
-        select a.id, null::text as relation, 1::double precision as weight, 0 as depth, array[a.id] as path
-        from argument a
-        union all
-        select n.id, n.relation, s.weight * n.weight, s.depth + 1, s.path || n.id
-        from step s
-        cross join argument a
-        cross join lateral (
-            (
-                select o.target_id as id, o.relation, o.weight
-                from mindful.memory_link o
-                where o.tenant = (select mindful._tenant()) and o.source_id = s.id and a.direction <> 'in'
-                    and (relations is null or o.relation = any (relations))
-                    and o.target_id <> all (s.path)
-                    and mindful._memory_is_true(o.target_id, as_of)
-                order by o.weight desc
-                limit a.fanout
-            )
-            union all
-            (
-                select i.source_id, i.relation, i.weight
-                from mindful.memory_link i
-                where i.tenant = (select mindful._tenant()) and i.target_id = s.id and a.direction <> 'out'
-                    and (relations is null or i.relation = any (relations))
-                    and i.source_id <> all (s.path)
-                    and mindful._memory_is_true(i.source_id, as_of)
-                order by i.weight desc
-                limit a.fanout
-            )
-            order by weight desc
-            limit a.fanout
-        ) n
-        where s.depth < a.depth
-    ),
-    -- Rows come level by level, so what is cut is farthest.
-    walked as (
-        select s.id, s.relation, s.weight, s.depth, s.path from step s limit 10000
-    ),
-    best as (
-        select distinct on (w.id) w.id, w.relation, w.weight, w.depth, w.path
-        from walked w
-        where w.depth > 0
-        order by w.id, w.depth, w.weight desc, w.path
-    )
-    select m.id, m.content, m.kind, b.relation, b.weight::real, b.depth, b.path
-    from best b
-    join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = b.id
-    order by b.depth, b.weight desc, m.id
-    limit (select a.k from argument a);
-end;
-comment on function memory_neighbors(bigint, integer, text[], text, integer, integer, timestamptz) is
-'The memories that links lead to from one, up to 5 links away, nearest first and at most k: each once, by its shortest path and of those the strongest, with that path, its last relation and the product of its weights. From each memory the fanout strongest links are followed, of some relations (NULL: all), in the direction of the links (out), against it (in) or both, through memories that are true at a time (NULL: at any); at most 10,000 paths in all. Errors: 22004, 22023, 42704 (no such memory of yours).';
-
-revoke execute on function
-    _memory_argument(text, bigint),
-    _share_argument(text, jsonb),
-    _level_argument(text, text),
-    _time_argument(text, text),
-    _valid_to_argument(text, timestamptz, timestamptz),
-    _squeeze(text),
-    _quote_argument(text, bigint, text),
-    _evidence(text, jsonb),
-    memory_insert_many(jsonb),
-    memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb),
-    memory_evidence_insert(bigint, bigint, text),
-    _memory_updatable(bigint),
-    memory_update(bigint, text, jsonb, real, real, text, timestamptz, timestamptz, jsonb),
-    memory_history(bigint),
-    memory_link_insert(bigint, bigint, text, real),
-    memory_link_delete(bigint, bigint, text),
-    _direction_argument(text),
-    _memory_is_true(bigint, timestamptz),
-    memory_neighbors(bigint, integer, text[], text, integer, integer, timestamptz)
-from public;
-grant execute on function
-    _memory_argument(text, bigint),
-    _share_argument(text, jsonb),
-    _level_argument(text, text),
-    _time_argument(text, text),
-    _valid_to_argument(text, timestamptz, timestamptz),
-    _squeeze(text),
-    _quote_argument(text, bigint, text),
-    _evidence(text, jsonb),
-    memory_insert_many(jsonb),
-    memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb),
-    memory_evidence_insert(bigint, bigint, text),
-    _memory_updatable(bigint),
-    memory_update(bigint, text, jsonb, real, real, text, timestamptz, timestamptz, jsonb),
-    memory_history(bigint),
-    memory_link_insert(bigint, bigint, text, real),
-    memory_link_delete(bigint, bigint, text),
-    _direction_argument(text),
-    _memory_is_true(bigint, timestamptz),
-    memory_neighbors(bigint, integer, text[], text, integer, integer, timestamptz)
-to mindful_user;
 
 -- job
 drop trigger embed_inserted on memory;
@@ -1852,6 +1179,8 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 set lock_timeout = '100ms'
 as $$
+declare
+    outer_tenant text := coalesce(current_setting('mindful.tenant', true), '');
 begin
     -- A memory that somebody is changing now is left out: waiting for him could end in a deadlock.
     execute format('
@@ -1866,6 +1195,13 @@ begin
         on conflict (tenant, id) do update set embedding = excluded.embedding, content_hash = excluded.content_hash',
         mindful._embedding_table(model)) using tenant, ids, hashes, embeddings;
     get diagnostics stored = row_count;
+    perform set_config('mindful.tenant', tenant, true);  -- whose settings hold
+    if mindful.setting_get('memory_duplicates') = '"join_near"'
+        and model = (select f.name from mindful._model_find('embedder', null) f)
+    then
+        perform mindful._memory_supersede(ids);
+    end if;
+    perform set_config('mindful.tenant', outer_tenant, true);
 exception when others then  -- which a cancel is not
     error := sqlerrm;
 end
@@ -2120,6 +1456,889 @@ grant execute on function
 to mindful_admin;
 grant execute on procedure job_worker(real, boolean) to mindful_user, mindful_admin;
 grant execute on function _embedding_status(), _embedding_count_all() to mindful_reader;
+-- engine
+drop function
+    llm_generate(text, text, integer, real, integer, text, text[], boolean),
+    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean),
+    llm_stream(text, text, integer, real, integer, text, text[], boolean);
+
+create function llm_generate(
+    prompt text,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    system_prompt text default null,
+    stop text[] default '{}',
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
+) returns text
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.llm import llm_generate
+return llm_generate(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+$python$;
+comment on function llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+'Answers a prompt with a generator (NULL: the default one). A NULL prompt gives NULL. At most max_tokens tokens are made; temperature 0 always takes the likeliest token; a seed makes a call give the same text again on the same machine, at the price of evaluating the whole prompt anew. Generation ends at any of the stop strings, which are not returned. A prompt longer than the model''s context is error 54000, or is cut at its end where truncate is true. With json_schema (see llm_extract) the answer is JSON that fits it, or error 54000 (not complete after max_tokens) or 22000; say in the prompt what is wanted, as the model does not read the schema. A grammar is GBNF, as llama.cpp has it, and begins with the rule root. Other errors: 22023 (bad argument, schema or grammar), 42704 (no such model), 57014 (cancelled).';
+
+create function llm_generate_detail(
+    prompt text,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    system_prompt text default null,
+    stop text[] default '{}',
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
+) returns generation_detail
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.llm import llm_generate_detail
+return llm_generate_detail(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+$python$;
+comment on function llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+'As llm_generate, with what the call cost and how sure the model was. Confidence is exp(mean log-probability of the tokens), in (0, 1], not calibrated. Signals: logprob_sum, logprob_mean, logprob_min, logprob_first (nats), entropy_mean, entropy_max (nats), margin_min (difference of the two best probabilities), tokens. finish_reason is stop or length. A NULL prompt gives NULLs.';
+
+create function llm_stream(
+    prompt text,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    system_prompt text default null,
+    stop text[] default '{}',
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
+) returns setof text
+language plpython3u volatile parallel unsafe security invoker cost 100000 rows 100
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.llm import llm_stream
+return llm_stream(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+$python$;
+comment on function llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+'As llm_generate, one row per piece of text as it is made, never half a character. The rows arrive one by one where the function stands in the select list and is read through a cursor (psql: \set FETCH_COUNT 1). An answer that does not fit json_schema is an error at its end. A NULL prompt gives no rows.';
+
+create function llm_if_many(contents text[], condition text, model text default null) returns boolean[]
+language plpython3u stable parallel restricted security invoker cost 1000000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.label import llm_if_many
+return llm_if_many(contents, condition, model)
+$python$;
+comment on function llm_if_many(text[], text, text) is
+'As llm_if for many texts in shared batches; the answers stand in the order of the texts, NULL for NULL. A NULL array or condition gives NULL. Errors as llm_if.';
+
+create function llm_extract_many(
+    contents text[],
+    json_schema jsonb,
+    instruction text default null,
+    model text default null,
+    max_tokens integer default 512
+) returns jsonb[]
+language plpython3u volatile parallel unsafe security invoker cost 1000000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.structure import llm_extract_many
+return llm_extract_many(contents, json_schema, instruction, model, max_tokens)
+$python$;
+comment on function llm_extract_many(text[], jsonb, text, text, integer) is
+'As llm_extract for many texts, evaluated side by side: the instruction and the schema are evaluated once, and the answers are made in shared batches. They stand in the order of the texts, NULL for NULL; a NULL array gives NULL. One that fails fails all; the message says which text it is about. Errors as llm_extract.';
+
+revoke execute on function
+    llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_if_many(text[], text, text),
+    llm_extract_many(text[], jsonb, text, text, integer)
+from public;
+grant execute on function
+    llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_if_many(text[], text, text),
+    llm_extract_many(text[], jsonb, text, text, integer)
+to mindful_user;
+
+alter table model add column base text references model, add constraint model_base check (base is null or kind = 'generator');
+create index model_base on model (base) where base is not null;
+comment on column model.options is 'Options of the provider: context_length, threads (default 1), and of a generator also system_prompt, layout, a text with {memories} and {message} that says how recalled memories stand with a message, and prompt_lookup (default 0, at most 32): how many tokens are guessed at once, at temperature 0, where an answer repeats what stands before; it changes no answer, and is faster where texts are copied (15 is a good choice).';
+comment on column model.base is 'The generator that this one, an adapter, changes; NULL for a model in its own right.';
+
+drop function _model_find(text, text);
+create function _model_find(kind text, name text)
+returns table (name text, kind text, provider text, source text, sha256 text, options jsonb, adapter text)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.name, m.kind, m.provider, coalesce(b.source, m.source), m.sha256, coalesce(b.options, '{}') || m.options,
+        case when b.name is not null then m.source end
+    from mindful.model m
+    left join mindful.model b on b.name = m.base
+    where m.kind = _model_find.kind
+        and (m.base is null or b.name is not null)
+        and (m.name = _model_find.name or _model_find.name is null and m.is_default);
+end;
+comment on function _model_find(text, text) is 'The named model, or the default one of its kind, if the caller may use it; of an adapter the base''s source, which the caller must be allowed to use too, and the options of both.';
+
+create function adapter_register(
+    name text,
+    base text,
+    source text,
+    scale real default 1,
+    options jsonb default '{}',
+    granted_to text[] default '{mindful_user}'
+) returns text
+language plpython3u volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.model import adapter_register
+return adapter_register(name, base, source, scale, options, granted_to)
+$python$;
+comment on function adapter_register(text, text, text, real, jsonb, text[]) is
+'Registers a LoRA adapter (a GGUF file) of a generator of llama_cpp as a generator of its own: name it as the model of a call, or make it the default with model_default_set; naming the base takes it back. The source is an absolute path on the server; the file is loaded once with its base, and its hash is kept, so that one that was changed is refused. Scale says how strongly it is applied: 1 as it was trained, 0 not at all. Options: system_prompt, layout and prompt_lookup, where they are to be other than the base''s. Whoever uses it must be allowed to use the base too. For administrators (mindful_admin). Errors: 22004, 22023 (bad argument, no possible base), 42704 (no such base), 42710 (name taken), 58P01 (no such file), XX001 (file damaged, or not made for this base).';
+
+revoke execute on function
+    _model_find(text, text),
+    adapter_register(text, text, text, real, jsonb, text[])
+from public;
+grant execute on function _model_find(text, text) to mindful_user, mindful_admin;
+grant execute on function adapter_register(text, text, text, real, jsonb, text[]) to mindful_admin;
+
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('model_keep', 'boolean', null, null, '{global,user}', 'true',
+        'Whether a connection keeps the models that it has loaded when a transaction ends; where not, it gives their memory back then, and loads them again when it needs them.');
+-- fact
+drop function memory_insert(text, text, jsonb, text, text);
+drop function memory_insert_many(jsonb);
+
+create function _memory_argument(name text, id bigint) returns bigint
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when id is null then mindful._raise('22004', name || ' is null', 'Give the id of a memory.')::text::bigint
+        when exists (select from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = _memory_argument.id)
+            then id
+        else mindful._raise('42704', pg_catalog.format('there is no memory %s (%s)', id, name),
+            'Your own memories are in mindful.memory.')::text::bigint
+    end;
+end;
+comment on function _memory_argument(text, bigint) is 'Returns the id of one of the tenant''s memories, or raises 22004 or 42704.';
+
+create function _share_argument(name text, value jsonb) returns real
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when pg_catalog.jsonb_typeof(value) = 'null' then null
+        when pg_catalog.jsonb_typeof(value) <> 'number' or not value::numeric between 0 and 1
+            then mindful._raise('22023', pg_catalog.format('%s is %s', name, value), 'It must be a number from 0 to 1.')::text::real
+        else value::real
+    end;
+end;
+comment on function _share_argument(text, jsonb) is 'Returns a number from 0 to 1, NULL for none, or raises 22023.';
+
+create function _level_argument(name text, level text) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when level is null or level = any (array['data', 'information', 'knowledge', 'wisdom']) then level
+        else mindful._raise('22023', pg_catalog.format('%s is %L', name, level),
+            'Levels are data, information, knowledge and wisdom.')::text
+    end;
+end;
+comment on function _level_argument(text, text) is 'Returns a level, NULL for none, or raises 22023.';
+
+create function _time_argument(name text, value text) returns timestamptz
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    return value::timestamptz;
+exception when invalid_datetime_format or datetime_field_overflow then
+    perform mindful._raise('22023', format('%s is %L', name, value), 'Give a time such as 2026-01-31 12:00+00.');
+end
+$$;
+comment on function _time_argument(text, text) is 'Returns a time, NULL for none, or raises 22023.';
+
+create function _valid_to_argument(name text, valid_from timestamptz, valid_to timestamptz) returns timestamptz
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when valid_from >= valid_to then mindful._raise('22023',
+            pg_catalog.format('%s is %s, not after valid_from, %s', name, valid_to, valid_from),
+            'What is true from one time until another ends after it begins.')::text::timestamptz
+        else valid_to
+    end;
+end;
+comment on function _valid_to_argument(text, timestamptz, timestamptz) is 'Returns the end of a validity, or raises 22023 if it is not after the beginning.';
+
+create function _squeeze(content text) returns text
+language sql immutable strict parallel safe security invoker
+begin atomic
+    select pg_catalog.btrim(pg_catalog.regexp_replace(content, '\s+', ' ', 'g'));
+end;
+comment on function _squeeze(text) is 'A text with every run of white space as one blank.';
+
+create function _quote_argument(name text, source_id bigint, quote text) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when a.id is null then null  -- which it never is: unasked for, an empty table's rows would not be looked up
+        when pg_catalog.octet_length(a.quote) > 2000
+            then mindful._raise('54000', pg_catalog.format('%s has %s bytes, more than 2000', name, pg_catalog.octet_length(a.quote)),
+                'Quote the words that say it, and no others.')::text
+        when pg_catalog.strpos(
+            (select mindful._squeeze(m.content) from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = a.id),
+            a.quote) > 0 then a.quote
+        else mindful._raise('22023', pg_catalog.format('%s does not stand in memory %s', name, source_id),
+            'Quote the words of the source as they are; only white space may differ.')::text
+    end
+    from (
+        select mindful._squeeze(mindful._text_argument(name, _quote_argument.quote)) as quote,
+            mindful._memory_argument('source_id of ' || name, source_id) as id
+    ) a;
+end;
+comment on function _quote_argument(text, bigint, text) is
+'Returns a quote that stands in the source''s text, with runs of white space as one blank, or raises 22004, 22023, 42704 (no such source of the tenant''s) or 54000.';
+
+create function _evidence(name text, evidence jsonb) returns table (source_id bigint, quote text)
+language sql stable parallel safe security invoker rows 3
+begin atomic
+    select s.source_id,
+        mindful._quote_argument(pg_catalog.format('quote %s of %s', e.number, name), s.source_id, e.element ->> 'quote')
+    from mindful._array_elements(name, coalesce(nullif(evidence, 'null'), '[]'), '{source_id,quote}') e,
+        lateral (
+            select case
+                when e.element ->> 'source_id' ~ '^[0-9]{1,18}$' then (e.element ->> 'source_id')::bigint
+                else mindful._raise('22023', pg_catalog.format('source_id of quote %s of %s is %s', e.number, name,
+                    coalesce(e.element ->> 'source_id', 'null')), 'Give the id of a memory.')::text::bigint
+            end as source_id
+        ) s;
+end;
+comment on function _evidence(text, jsonb) is
+'The source ids and quotes of an array of {source_id, quote}; raises 22004, 22023 or 42704, naming the quote.';
+
+create function _memory_insert_many(memories jsonb) returns setof bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with element as materialized (
+        select e.element, e.number, 'of element ' || e.number as place,
+            mindful._time_argument('valid_from of element ' || e.number, e.element ->> 'valid_from') as valid_from,
+            mindful._time_argument('valid_to of element ' || e.number, e.element ->> 'valid_to') as valid_to
+        from mindful._array_elements('memories', memories,
+            '{content,kind,metadata,source,source_key,importance,confidence,level,valid_from,valid_to,evidence}') e
+    ),
+    inserted as (
+        insert into mindful.memory (kind, content, metadata, source, source_key, importance, confidence, level,
+            valid_from, valid_to)
+        select mindful._memory_kind(coalesce(e.element ->> 'kind', 'fact')),
+            mindful._text_argument('content ' || e.place, e.element ->> 'content'),
+            mindful._metadata(e.element -> 'metadata'),
+            e.element ->> 'source',
+            e.element ->> 'source_key',
+            coalesce(mindful._share_argument('importance ' || e.place, e.element -> 'importance'), 0.5),
+            mindful._share_argument('confidence ' || e.place, e.element -> 'confidence'),
+            coalesce(mindful._level_argument('level ' || e.place, e.element ->> 'level'), 'data'),
+            e.valid_from,
+            mindful._valid_to_argument('valid_to ' || e.place, e.valid_from, e.valid_to)
+        from element e
+        order by e.number
+        returning id
+    ),
+    -- Ids rise in the order of the elements.
+    numbered as (
+        select i.id, pg_catalog.row_number() over (order by i.id) as number from inserted i
+    ),
+    proved as (
+        insert into mindful.memory_evidence (id, source_id, quote)
+        select distinct n.id, v.source_id, v.quote
+        from numbered n
+        join element e on e.number = n.number,
+            mindful._evidence('evidence ' || e.place, e.element -> 'evidence') v
+    )
+    select n.id from numbered n order by n.id;
+end;
+comment on function _memory_insert_many(jsonb) is
+'Stores memories, duplicates or not; see memory_insert_many.';
+
+insert into setting_definition (key, type, low, high, scopes, initial, description, choices) values
+    ('memory_duplicates', 'text', null, null, '{global,user}', '"keep"',
+        'What becomes of a fact that is remembered already: keep stores it again, join_exact counts it if the text is the same, join_near also if it means nearly the same.',
+        '{keep,join_exact,join_near}'),
+    ('memory_duplicate_similarity', 'number', 0.5, 1, '{global,user}', '0.95',
+        'From which cosine similarity of their embeddings on join_near takes two facts for the same.', null);
+
+create index memory_fact on memory (tenant, content_hash) where kind = 'fact' and source is null;
+
+-- One row a text, because its lock is what keeps two writers from remembering the same at once. An advisory lock
+-- could be taken by anybody who guesses the text.
+create table memory_duplicate (
+    tenant text not null default _tenant(),
+    content_hash text not null,
+    id bigint,
+    repeats bigint not null default 0 check (repeats >= 0),
+    last_at timestamptz not null default now(),
+    primary key (tenant, content_hash),
+    foreign key (tenant, id) references memory (tenant, id) on delete cascade
+);
+create index on memory_duplicate (tenant, id);
+comment on table memory_duplicate is 'How often facts were remembered again and joined with the memory that was there (setting memory_duplicates).';
+comment on column memory_duplicate.content_hash is 'That of the fact; empty in the row that writers with join_near lock.';
+alter table memory_duplicate enable row level security;
+alter table memory_duplicate force row level security;
+create policy own on memory_duplicate using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.memory_duplicate', '');
+
+create function _memory_joinable(fact memory) returns boolean
+language sql stable parallel safe security invoker
+begin atomic
+    select fact.kind = 'fact' and fact.source is null and fact.source_key is null and fact.superseded_by is null
+        and fact.valid_from is null and fact.valid_to is null;
+end;
+comment on function _memory_joinable(memory) is
+'Whether a memory can be one with another: a fact that no source keeps, and that is true for ever as far as is known.';
+
+create function _memory_near(fact memory, later bigint[]) returns bigint
+language plpgsql stable parallel restricted security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set hnsw.iterative_scan = 'strict_order'
+as $$
+declare
+    embedder text := (select f.name from mindful._model_find('embedder', null) f);
+    vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
+    least_similarity double precision := mindful.setting_get('memory_duplicate_similarity') #>> '{}';
+    found_embedding text;
+    found_id bigint;
+begin
+    if embedder is null then
+        return null;
+    end if;
+    execute format('select e.embedding::text from mindful.%I e where e.tenant = $1 and e.id = $2 and e.content_hash = $3',
+        mindful._embedding_table(embedder)) using fact.tenant, fact.id, fact.content_hash into found_embedding;
+    if found_embedding is null then
+        return null;
+    end if;
+    -- The tenant as a constant: an index of its own is found by it.
+    execute format('
+        select n.id
+        from (
+            select m.id, e.embedding operator(%1$s.<=>) $1::%1$s.vector as distance
+            from mindful.%2$I e
+            join mindful.memory m on m.tenant = e.tenant and m.id = e.id and m.content_hash = e.content_hash
+            where e.tenant = %3$L and e.id <> all ($2) and m.metadata @> $3 and mindful._memory_joinable(m)
+            order by e.embedding operator(%1$s.<=>) $1::%1$s.vector
+            limit 1
+        ) n
+        where n.distance <= 1 - $4', vector_schema, mindful._embedding_table(embedder), fact.tenant)
+    using found_embedding, later, fact.metadata, least_similarity into found_id;
+    return found_id;
+end
+$$;
+comment on function _memory_near(memory, bigint[]) is
+'The fact nearest to a given one by the default embedder that the setting memory_duplicate_similarity takes for the same; it holds the metadata of the given one, and is none of those of the array.';
+
+create function _memory_same(fact memory, later bigint[]) returns bigint
+language sql stable parallel safe security invoker
+begin atomic
+    select pg_catalog.min(m.id)
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.kind = 'fact' and m.source is null
+        and m.content_hash = fact.content_hash and m.content = fact.content
+        and m.id <> all (later) and m.metadata @> fact.metadata and mindful._memory_joinable(m);
+end;
+comment on function _memory_same(memory, bigint[]) is
+'The oldest fact with the text of a given one; it holds the metadata of the given one, and is none of those of the array.';
+
+create function _memory_repeat(id bigint) returns void
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.memory_duplicate as d (content_hash, id, repeats)
+    select m.content_hash, m.id, 1
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.id = _memory_repeat.id
+    on conflict (tenant, content_hash) do update
+        set id = excluded.id, repeats = d.repeats + 1, last_at = pg_catalog.clock_timestamp();
+end;
+comment on function _memory_repeat(bigint) is 'Counts that a fact was remembered once more.';
+
+create function _memory_join_lock(ids bigint[], near boolean) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if near then
+        insert into mindful.memory_duplicate (content_hash) values ('')
+        on conflict (tenant, content_hash) do update set last_at = clock_timestamp();
+    end if;
+    -- In one order, lest two writers wait for each other.
+    insert into mindful.memory_duplicate (content_hash, id)
+    select m.content_hash, min(m.id)
+    from mindful.memory m
+    where m.tenant = mindful._tenant() and m.id = any (ids) and mindful._memory_joinable(m)
+    group by m.content_hash
+    order by m.content_hash
+    on conflict (tenant, content_hash) do update set last_at = clock_timestamp();
+end
+$$;
+comment on function _memory_join_lock(bigint[], boolean) is
+'Keeps others from joining facts with the same texts, or with near any, until the transaction ends: what they have written is to be seen first.';
+
+create function _memory_join(ids bigint[], near boolean) returns setof bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    fact mindful.memory;
+    older bigint;
+    later bigint[];
+    stays bigint[] := ids;
+    position integer;
+begin
+    perform mindful._memory_join_lock(ids, near);
+    for position in 1 .. cardinality(ids) loop
+        select m.* into fact from mindful.memory m where m.tenant = mindful._tenant() and m.id = ids[position];
+        later := ids[position:];
+        older := null;
+        if mindful._memory_joinable(fact) then
+            older := mindful._memory_same(fact, later);
+            if older is null and near then
+                older := mindful._memory_near(fact, later);
+            end if;
+        end if;
+        if older is not null then
+            insert into mindful.memory_evidence (id, source_id, quote)
+            select older, v.source_id, v.quote
+            from mindful.memory_evidence v
+            where v.tenant = fact.tenant and v.id = fact.id and v.source_id <> older
+            on conflict do nothing;
+            perform mindful._memory_repeat(older);
+            delete from mindful.memory m where m.tenant = fact.tenant and m.id = fact.id;
+            stays[position] := older;
+        end if;
+    end loop;
+    return query select unnest(stays);
+end
+$$;
+comment on function _memory_join(bigint[], boolean) is
+'Joins facts that have just been written with those that were there, which are counted and get their evidence, and returns the ids that stay, one for each.';
+
+create function _memory_supersede(ids bigint[]) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    fact mindful.memory;
+    older bigint;
+begin
+    perform mindful._memory_join_lock(ids, true);
+    for fact in
+        select m.* from mindful.memory m
+        where m.tenant = mindful._tenant() and m.id = any (ids) and mindful._memory_joinable(m)
+        order by m.id
+    loop
+        older := mindful._memory_near(fact, array(select i from unnest(ids) i where i >= fact.id));
+        if older is not null then
+            update mindful.memory m set superseded_by = older, valid_to = clock_timestamp()
+            where m.tenant = fact.tenant and m.id = fact.id;
+            perform mindful._memory_repeat(older);
+        end if;
+    end loop;
+end
+$$;
+comment on function _memory_supersede(bigint[]) is
+'Joins facts that a worker has embedded with those nearly the same: as their ids are known by now, they stay, superseded.';
+
+create function memory_insert_many(memories jsonb) returns setof bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    duplicates text := mindful.setting_get('memory_duplicates') #>> '{}';
+begin
+    if duplicates = 'keep' then
+        return query select mindful._memory_insert_many(memories);
+    else
+        return query select mindful._memory_join(
+            array(select mindful._memory_insert_many(memories)), duplicates = 'join_near');
+    end if;
+end
+$$;
+comment on function memory_insert_many(jsonb) is
+'Remembers an array of objects with the fields of memory_insert, embedded in batches, and returns their ids in order. All or none: the error names the element. With the setting memory_duplicates join_exact, a fact whose text is remembered already (in force, without a source or validity of its own, and with the same metadata or more) is counted in memory_duplicate, adds its evidence, and has the id of the memory that was there; with join_near also one that means nearly the same. What waits to be embedded by a worker is joined by him, if near, and is superseded then. Errors as memory_insert.';
+
+create function memory_insert(
+    content text,
+    kind text default 'fact',
+    metadata jsonb default '{}',
+    source text default null,
+    source_key text default null,
+    importance real default null,
+    confidence real default null,
+    level text default null,
+    valid_from timestamptz default null,
+    valid_to timestamptz default null,
+    evidence jsonb default '[]'
+) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    select mindful.memory_insert_many(pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object(
+        'content', mindful._text_argument('content', content), 'kind', mindful._memory_kind(kind), 'metadata', metadata,
+        'source', source, 'source_key', source_key, 'importance', importance, 'confidence', confidence,
+        'level', level, 'valid_from', valid_from, 'valid_to', valid_to, 'evidence', evidence)));
+end;
+comment on function memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb) is
+'Remembers a text and returns its id. Kinds: fact, document, summary, reflection (messages come by message_insert). Importance (NULL: 0.5) and confidence are from 0 to 1; levels are data (NULL), information, knowledge, wisdom; it is true from valid_from until before valid_to, NULL being for ever. Evidence is an array of {"source_id", "quote"} as in memory_evidence_insert. It is indexed and, if there is a default embedder, embedded in the same transaction. Errors: 22004 (NULL), 22023 (empty text, unknown kind or level, out of range, a quote that its source does not hold), 42704 (no such source of yours), 54000 (over 262144 bytes), 23505 (source and source_key taken).';
+
+create function memory_evidence_insert(id bigint, source_id bigint, quote text) returns boolean
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with proved as (
+        insert into mindful.memory_evidence (id, source_id, quote)
+        select mindful._memory_argument('id', id),
+            case
+                when id = source_id
+                    then mindful._raise('22023', pg_catalog.format('memory %s is no evidence of itself', id),
+                        'Quote the memory that it was drawn from.')::text::bigint
+                else source_id
+            end,
+            mindful._quote_argument('quote', source_id, quote)
+        on conflict do nothing
+        returning 1
+    )
+    select exists (select from proved);
+end;
+comment on function memory_evidence_insert(bigint, bigint, text) is
+'Says what a memory rests on: words that stand in the text of another memory, the source; runs of white space count as one blank. Returns whether that is new. Errors: 22004, 22023 (the source does not hold the quote), 42704 (no such memory of yours).';
+
+create function _memory_updatable(id bigint) returns memory
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    found_memory mindful.memory;
+begin
+    select m.* into found_memory
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.id = mindful._memory_argument('id', _memory_updatable.id)
+    for no key update;
+    if not found then  -- deleted while this waited for its lock
+        perform mindful._memory_argument('id', id);
+    elsif found_memory.kind = 'message' then
+        perform mindful._raise('42809', format('memory %s is a message, which is never rewritten', id),
+            'What was said stays as it was said; insert a fact that has it as evidence.');
+    elsif found_memory.superseded_by is not null then
+        perform mindful._raise('55000', format('memory %s was superseded by memory %s', id, found_memory.superseded_by),
+            format('Update memory %s, or the last one of memory_history(%s).', found_memory.superseded_by, id));
+    elsif exists (
+        select from mindful.attachment a
+        where a.tenant = (select mindful._tenant()) and a.source = found_memory.source
+    ) then
+        perform mindful._raise('55000', format('memory %s is a row of %s', id, found_memory.source),
+            'Change the row: its memory follows.');
+    end if;
+    return found_memory;
+end
+$$;
+comment on function _memory_updatable(bigint) is 'Locks and returns a memory that can be superseded, or raises 22004, 42704, 42809 or 55000.';
+
+create function memory_update(
+    id bigint,
+    content text,
+    metadata jsonb default null,
+    importance real default null,
+    confidence real default null,
+    level text default null,
+    valid_from timestamptz default null,
+    valid_to timestamptz default null,
+    evidence jsonb default '[]'
+) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    old mindful.memory := mindful._memory_updatable(memory_update.id);
+    since timestamptz := coalesce(memory_update.valid_from, now());
+    until timestamptz := coalesce(memory_update.valid_to, case when old.valid_to > since then old.valid_to end);
+    new_id bigint;
+begin
+    -- A key stands for what is true of its source now: the new version takes it over.
+    if old.source_key is not null then
+        update mindful.memory m set source_key = null where m.tenant = old.tenant and m.id = old.id;
+    end if;
+    insert into mindful.memory (kind, content, metadata, session_id, source, source_key, importance, confidence, level,
+        valid_from, valid_to)
+    values (
+        old.kind,
+        mindful._text_argument('content', memory_update.content),
+        case when memory_update.metadata is null then old.metadata else mindful._metadata(memory_update.metadata) end,
+        old.session_id, old.source, old.source_key,
+        coalesce(mindful._share_argument('importance', to_jsonb(memory_update.importance)), old.importance),
+        mindful._share_argument('confidence', to_jsonb(memory_update.confidence)),
+        coalesce(mindful._level_argument('level', memory_update.level), old.level),
+        since,
+        mindful._valid_to_argument('valid_to', since, until)
+    )
+    returning id into new_id;
+    update mindful.memory m
+    set superseded_by = new_id, valid_to = greatest(old.valid_from, least(old.valid_to, since))
+    where m.tenant = old.tenant and m.id = old.id;
+    insert into mindful.memory_evidence (id, source_id, quote)
+    select distinct new_id, v.source_id, v.quote from mindful._evidence('evidence', memory_update.evidence) v;
+    insert into mindful.memory_link (source_id, target_id, relation, weight)
+    select new_id, l.target_id, l.relation, l.weight from mindful.memory_link l
+    where l.tenant = old.tenant and l.source_id = old.id
+    union all
+    select l.source_id, new_id, l.relation, l.weight from mindful.memory_link l
+    where l.tenant = old.tenant and l.target_id = old.id;
+    return new_id;
+end
+$$;
+comment on function memory_update(bigint, text, jsonb, real, real, text, timestamptz, timestamptz, jsonb) is
+'Supersedes a memory by a new text, and returns the new memory''s id; the old one is kept as it was, true until before valid_from (NULL: now) and pointing at the new one. The new one has its kind, session, source, source_key (which the old one gives up) and links, and, where they are NULL here, its metadata, importance, level and the end of its validity if that is still ahead. Confidence and evidence are of a text, so they are not carried over. A valid_from of -infinity says that the old one was never true. Of two updates of a memory at once one wins, the other fails with 55000. Errors: 22004, 22023, 42704 (no such memory of yours), 42809 (a message, which is never rewritten), 55000 (superseded already; a row of an attached table), 54000.';
+
+create type memory_version as (
+    id bigint,
+    content text,
+    importance real,
+    confidence real,
+    level text,
+    valid_from timestamptz,
+    valid_to timestamptz,
+    superseded_by bigint,
+    created_at timestamptz
+);
+comment on type memory_version is 'What a memory said, and when that was true.';
+
+create function memory_history(id bigint) returns setof memory_version
+language sql stable parallel safe security invoker
+begin atomic
+    with recursive version as (
+        select mindful._memory_argument('id', memory_history.id) as id
+        union
+        select n.id
+        from version v
+        cross join lateral (
+            select m.superseded_by as id
+            from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.id = v.id and m.superseded_by is not null
+            union all
+            select m.id
+            from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.superseded_by = v.id
+        ) n
+    )
+    select m.id, m.content, m.importance, m.confidence, m.level, m.valid_from, m.valid_to, m.superseded_by, m.created_at
+    from version v
+    join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = v.id
+    order by m.id;
+end;
+comment on function memory_history(bigint) is
+'All versions of a memory, whichever of them is named, oldest first; the one that no other superseded is the last. Errors: 22004, 42704 (no such memory of yours).';
+
+-- link
+create function memory_link_insert(source_id bigint, target_id bigint, relation text, weight real default 1) returns boolean
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    is_new boolean;
+begin
+    if memory_link_insert.source_id = memory_link_insert.target_id then
+        perform mindful._raise('22023', format('memory %s is linked to itself', memory_link_insert.source_id),
+            'Link two memories.');
+    elsif memory_link_insert.relation is null or memory_link_insert.relation !~ '^[a-z][a-z0-9_]{0,62}$' then
+        perform mindful._raise('22023', format('relation is %s', coalesce(quote_literal(memory_link_insert.relation), 'null')),
+            'Name it in lower case, such as works_for.');
+    end if;
+    insert into mindful.memory_link as l (source_id, target_id, relation, weight)
+    values (
+        mindful._memory_argument('source_id', memory_link_insert.source_id),
+        mindful._memory_argument('target_id', memory_link_insert.target_id),
+        memory_link_insert.relation,
+        coalesce(mindful._share_argument('weight', to_jsonb(memory_link_insert.weight)), 1)
+    )
+    on conflict (tenant, source_id, target_id, relation) do update set weight = excluded.weight
+    returning l.xmax = 0 into is_new;
+    return is_new;
+end
+$$;
+comment on function memory_link_insert(bigint, bigint, text, real) is
+'Says what one memory has to do with another, from source to target, and returns whether that is new; a link that is there already is given the weight, from 0 to 1 (NULL: 1). Errors: 22004, 22023 (relation, weight, a link to itself), 42704 (no such memory of yours).';
+
+create function memory_link_delete(source_id bigint, target_id bigint, relation text default null) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    deleted bigint;
+begin
+    source_id := mindful._memory_argument('source_id', source_id);
+    target_id := mindful._memory_argument('target_id', target_id);
+    delete from mindful.memory_link l
+    where l.tenant = (select mindful._tenant())
+        and l.source_id = memory_link_delete.source_id and l.target_id = memory_link_delete.target_id
+        and (memory_link_delete.relation is null or l.relation = memory_link_delete.relation);
+    get diagnostics deleted = row_count;
+    return deleted;
+end
+$$;
+comment on function memory_link_delete(bigint, bigint, text) is
+'Deletes the link of a relation, or all (NULL), from one memory to another, and returns how many there were. Errors: 22004, 42704 (no such memory of yours).';
+
+create type memory_neighbor as (
+    id bigint,
+    content text,
+    kind text,
+    relation text,
+    weight real,
+    depth integer,
+    path bigint[]
+);
+comment on type memory_neighbor is 'A memory, and the links that lead to it.';
+
+create function _direction_argument(direction text) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when direction = any (array['both', 'out', 'in']) then direction
+        else mindful._raise('22023', pg_catalog.format('direction is %s', coalesce(pg_catalog.quote_literal(direction), 'null')),
+            'Directions are out (from source to target), in and both.')::text
+    end;
+end;
+comment on function _direction_argument(text) is 'Returns a direction, or raises 22023.';
+
+create function _memory_is_true(id bigint, as_of timestamptz) returns boolean
+language sql stable parallel safe security invoker
+begin atomic
+    select exists (
+        select from mindful.memory m
+        where m.tenant = (select mindful._tenant()) and m.id = _memory_is_true.id
+            and (as_of is null
+                or (m.valid_from is null or m.valid_from <= as_of) and (m.valid_to is null or m.valid_to > as_of))
+    );
+end;
+comment on function _memory_is_true(bigint, timestamptz) is 'Whether the tenant has a memory, and it is true at a time (NULL: at any).';
+
+create function memory_neighbors(
+    id bigint,
+    depth integer default 1,
+    relations text[] default null,
+    direction text default 'both',
+    k integer default 50,
+    fanout integer default 20,
+    as_of timestamptz default now()
+) returns setof memory_neighbor
+language sql stable parallel safe security invoker rows 50
+begin atomic
+    with recursive argument as (
+        select mindful._memory_argument('id', id) as id,
+            mindful._integer_argument('depth', depth, 1, 5) as depth,
+            mindful._direction_argument(direction) as direction,
+            mindful._integer_argument('k', k, 1, 1000) as k,
+            mindful._integer_argument('fanout', fanout, 1, 1000) as fanout
+    ),
+    step as (
+        select a.id, null::text as relation, 1::double precision as weight, 0 as depth, array[a.id] as path
+        from argument a
+        union all
+        select n.id, n.relation, s.weight * n.weight, s.depth + 1, s.path || n.id
+        from step s
+        cross join argument a
+        cross join lateral (
+            (
+                select o.target_id as id, o.relation, o.weight
+                from mindful.memory_link o
+                where o.tenant = (select mindful._tenant()) and o.source_id = s.id and a.direction <> 'in'
+                    and (relations is null or o.relation = any (relations))
+                    and o.target_id <> all (s.path)
+                    and mindful._memory_is_true(o.target_id, as_of)
+                order by o.weight desc
+                limit a.fanout
+            )
+            union all
+            (
+                select i.source_id, i.relation, i.weight
+                from mindful.memory_link i
+                where i.tenant = (select mindful._tenant()) and i.target_id = s.id and a.direction <> 'out'
+                    and (relations is null or i.relation = any (relations))
+                    and i.source_id <> all (s.path)
+                    and mindful._memory_is_true(i.source_id, as_of)
+                order by i.weight desc
+                limit a.fanout
+            )
+            order by weight desc
+            limit a.fanout
+        ) n
+        where s.depth < a.depth
+    ),
+    -- Rows come level by level, so what is cut is farthest.
+    walked as (
+        select s.id, s.relation, s.weight, s.depth, s.path from step s limit 10000
+    ),
+    best as (
+        select distinct on (w.id) w.id, w.relation, w.weight, w.depth, w.path
+        from walked w
+        where w.depth > 0
+        order by w.id, w.depth, w.weight desc, w.path
+    )
+    select m.id, m.content, m.kind, b.relation, b.weight::real, b.depth, b.path
+    from best b
+    join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = b.id
+    order by b.depth, b.weight desc, m.id
+    limit (select a.k from argument a);
+end;
+comment on function memory_neighbors(bigint, integer, text[], text, integer, integer, timestamptz) is
+'The memories that links lead to from one, up to 5 links away, nearest first and at most k: each once, by its shortest path and of those the strongest, with that path, its last relation and the product of its weights. From each memory the fanout strongest links are followed, of some relations (NULL: all), in the direction of the links (out), against it (in) or both, through memories that are true at a time (NULL: at any); at most 10,000 paths in all. Errors: 22004, 22023, 42704 (no such memory of yours).';
+
+revoke execute on function
+    _memory_argument(text, bigint),
+    _share_argument(text, jsonb),
+    _level_argument(text, text),
+    _time_argument(text, text),
+    _valid_to_argument(text, timestamptz, timestamptz),
+    _squeeze(text),
+    _quote_argument(text, bigint, text),
+    _evidence(text, jsonb),
+    memory_insert_many(jsonb),
+    memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb),
+    memory_evidence_insert(bigint, bigint, text),
+    _memory_updatable(bigint),
+    memory_update(bigint, text, jsonb, real, real, text, timestamptz, timestamptz, jsonb),
+    memory_history(bigint),
+    memory_link_insert(bigint, bigint, text, real),
+    memory_link_delete(bigint, bigint, text),
+    _direction_argument(text),
+    _memory_is_true(bigint, timestamptz),
+    memory_neighbors(bigint, integer, text[], text, integer, integer, timestamptz)
+from public;
+grant execute on function
+    _memory_argument(text, bigint),
+    _share_argument(text, jsonb),
+    _level_argument(text, text),
+    _time_argument(text, text),
+    _valid_to_argument(text, timestamptz, timestamptz),
+    _squeeze(text),
+    _quote_argument(text, bigint, text),
+    _evidence(text, jsonb),
+    memory_insert_many(jsonb),
+    memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb),
+    memory_evidence_insert(bigint, bigint, text),
+    _memory_updatable(bigint),
+    memory_update(bigint, text, jsonb, real, real, text, timestamptz, timestamptz, jsonb),
+    memory_history(bigint),
+    memory_link_insert(bigint, bigint, text, real),
+    memory_link_delete(bigint, bigint, text),
+    _direction_argument(text),
+    _memory_is_true(bigint, timestamptz),
+    memory_neighbors(bigint, integer, text[], text, integer, integer, timestamptz)
+to mindful_user;
 
 -- recall
 drop function memory_recall(text, integer, text[]);
@@ -2627,8 +2846,10 @@ to mindful_user;
 -- end of recall
 
 -- talk: conversations
+alter table setting_definition add column prompt text;
 comment on column setting_definition.high is 'The largest number, or the number of characters of a text at most.';
 comment on column setting_definition.choices is 'The texts that it can be; NULL: any.';
+comment on column setting_definition.prompt is 'What the model is told of a value (%s). Only such settings are changed by the assistant, when a message asks for it.';
 create or replace function _setting_check(key text, value jsonb, scope text) returns jsonb
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
@@ -2897,6 +3118,250 @@ return session_summarize(session_id, method)
 $python$;
 comment on function session_summarize(uuid, text) is
 'Summarizes what a session''s summaries do not cover yet, each ten turns by a memory of kind summary, and returns how many it made. It points at its turns by memory_evidence, is deleted when one of them is changed or deleted, and is made again by the next call, or after the next reply. Method (NULL: the setting session_summary): extract takes the sentences that tell most, in 100 tokens; model has the default generator write it, and where that names or numbers what the turns do not, takes the sentences after all; off makes none. Errors: 22004, 22023 (no such method), 42704 (no such session of yours), 55000 (no default generator), 57014 (cancelled).';
+
+insert into setting_definition (key, type, high, scopes, initial, description, choices, prompt) values
+    ('assistant_tone', 'text', null, '{global,user,session}', 'null', 'The tone of answers.',
+        '{formal,informal,friendly,neutral}', 'Answer in a %s tone.'),
+    ('answer_length', 'text', null, '{global,user,session}', 'null', 'How long answers are.',
+        '{short,long}', 'Give %s answers.'),
+    ('answer_language', 'text', null, '{global,user,session}', 'null', 'The language of answers.',
+        '{Arabic,Chinese,Czech,Danish,Dutch,English,Finnish,French,German,Greek,Hebrew,Hindi,Hungarian,Indonesian,Italian,Japanese,Korean,Norwegian,Persian,Polish,Portuguese,Romanian,Russian,Spanish,Swedish,Thai,Turkish,Ukrainian,Vietnamese}',
+        'Answer in %s.'),
+    ('user_name', 'text', 60, '{user,session}', 'null', 'What the user wants to be called.', null, 'The user is called %s.');
+insert into setting_definition (key, type, scopes, initial, description) values
+    ('assistant_changes', 'boolean', '{global,user,session}', 'true',
+        'Whether the assistant may change, when a message asks for it, the settings that have a prompt.');
+
+create function _assistant_prompt(session_id uuid, changes jsonb default '{}')
+returns table (key text, line text)
+language sql stable parallel safe security invoker rows 4
+begin atomic
+    select d.key,
+        pg_catalog.format(d.prompt, case when d.choices is null then v.value::text else v.value #>> '{}' end)
+    from mindful.setting_definition d
+    cross join lateral (
+        select coalesce(changes -> d.key, mindful.setting_get(d.key, _assistant_prompt.session_id)) as value
+    ) v
+    where d.prompt is not null and v.value <> 'null'
+    order by d.key;
+end;
+comment on function _assistant_prompt(uuid, jsonb) is
+'What the system prompt says of the settings in force that the model is told of, changes first that are about to be made; a free text as a JSON string.';
+
+create function _assistant_change(key text, value jsonb, scope text, session_id uuid, reason text) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.setting (scope, session_id, key, value, reason, changed_by)
+    select _assistant_change.scope, case when _assistant_change.scope = 'session' then _assistant_change.session_id end,
+        d.key, mindful._setting_check(d.key, _assistant_change.value, _assistant_change.scope),
+        _assistant_change.reason, 'assistant for ' || current_user
+    from mindful.setting_definition d
+    where d.key = _assistant_change.key and d.prompt is not null
+        and _assistant_change.scope = any (array['user', 'session'])
+    returning id;
+end;
+comment on function _assistant_change(text, jsonb, text, uuid, text) is
+'Changes a setting as the user has asked the assistant to, for the reason of these words; nothing but settings that have a prompt.';
+
+create function setting_undo(change_id bigint) returns jsonb
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    undone mindful.setting;
+    newer bigint;
+begin
+    select s.* into undone from mindful.setting s
+    where s.tenant = any (array['', (select mindful._tenant())]) and s.id = change_id;
+    if not found then
+        perform mindful._raise('42704', format('there is no change %s of a setting', coalesce(change_id::text, 'null')),
+            'Changes are listed in mindful.setting.');
+    end if;
+    select max(s.id) into newer from mindful.setting s
+    where s.tenant = undone.tenant and s.key = undone.key and s.scope = undone.scope
+        and s.session_id is not distinct from undone.session_id;
+    if newer > undone.id then
+        perform mindful._raise('55000', format('setting %s was changed again by change %s', undone.key, newer),
+            format('Undo that first, or set it with setting_set(%L, ...).', undone.key));
+    end if;
+    return mindful.setting_set(
+        undone.key,
+        coalesce(
+            (
+                select s.value from mindful.setting s
+                where s.tenant = undone.tenant and s.key = undone.key and s.scope = undone.scope
+                    and s.session_id is not distinct from undone.session_id and s.id < undone.id
+                order by s.id desc limit 1
+            ),
+            'null'
+        ),
+        undone.scope, undone.session_id, format('undo of change %s', undone.id)
+    );
+end
+$$;
+comment on function setting_undo(bigint) is
+'Sets a setting back to what it was in its scope before the change with this id, and returns the value now in force; that is a change too, and can be undone. Errors: 42704 (no such change of yours), 55000 (changed again since), 42501 (global is for mindful_admin).';
+
+insert into setting_definition (key, type, low, high, scopes, initial, description, choices) values
+    ('tools', 'text', null, null, '{user,session}', '"off"',
+        'Which registered functions a chat may call: none (off), those that only read (read), all (write).', '{off,read,write}'),
+    ('tool_calls', 'integer', 1, 8, '{global,user,session}', '1', 'How many functions are called for a message at most.', null),
+    ('tool_timeout_ms', 'integer', 10, 600000, '{global,user,session}', '5000', 'How long one call may take.', null),
+    ('tool_result_tokens', 'integer', 16, 100000, '{global,user,session}', '256',
+        'How much of a function''s result is shown and kept.', null),
+    ('tool_threshold', 'number', -1, 1, '{global,user,session}', '0.3',
+        'Cosine similarity of a message and a function''s description from which on it is called.', null);
+
+create table tool (
+    tenant text not null default _tenant(),
+    name text not null check (name ~ '^[a-z][a-z0-9_]{0,62}$'),
+    function text not null,
+    description text not null check (btrim(description) <> '' and length(description) <= 1000),
+    json_schema jsonb not null check (jsonb_typeof(json_schema) = 'object'),
+    read_only boolean not null default true,
+    registered_by text not null default current_user,
+    created_at timestamptz not null default now(),
+    primary key (tenant, name)
+);
+comment on table tool is 'Functions that a chat may call for its user, where the setting tools allows it.';
+comment on column tool.tenant is 'Whose it is; empty for those that administrators have registered for all.';
+comment on column tool.function is 'The function''s name and argument types; a text, so that upgrades and restores do not depend on it.';
+comment on column tool.read_only is 'Whether it is called in a transaction that cannot write, and undone.';
+alter table tool enable row level security;
+alter table tool force row level security;
+create policy own on tool using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy read_global on tool for select using (tenant = '');
+create policy write_global on tool to mindful_admin using (tenant = '') with check (tenant = '');
+select pg_catalog.pg_extension_config_dump('mindful.tool', '');
+
+create function _tool_function(function text)
+returns table (
+    relation text, arguments jsonb, returns_set boolean, executable boolean, definer boolean, trusted boolean, kind text
+)
+language sql stable parallel safe security invoker rows 1
+begin atomic
+    select pg_catalog.format('%I.%I', n.nspname, p.proname),
+        (
+            select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
+                'name', a.name, 'type', pg_catalog.format_type(a.type, null), 'pseudo', t.typtype = 'p',
+                'required', a.position <= p.pronargs - p.pronargdefaults
+            ) order by a.position), '[]')
+            from (
+                select p.proargnames[u.at] as name, u.type,
+                    pg_catalog.row_number() over (order by u.at) as position
+                from pg_catalog.unnest(coalesce(p.proallargtypes, p.proargtypes::oid[])) with ordinality u (type, at)
+                where coalesce(p.proargmodes[u.at], 'i') in ('i', 'b', 'v')
+            ) a
+            join pg_catalog.pg_type t on t.oid = a.type
+        ),
+        p.proretset,
+        pg_catalog.has_function_privilege(p.oid, 'execute')
+            and pg_catalog.has_schema_privilege(n.oid, 'usage'),
+        p.prosecdef,
+        p.proowner = me.oid or owner.rolsuper or not me.rolsuper and p.proowner = (
+            select d.datdba from pg_catalog.pg_database d where d.datname = pg_catalog.current_database()
+        ),
+        case when p.prokind <> 'f' then 'kind' when p.provariadic <> 0 then 'variadic'
+            when p.prorettype = any ('{trigger,event_trigger,internal}'::regtype[]) then 'result' end
+    from pg_catalog.pg_proc p
+    join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+    join pg_catalog.pg_roles owner on owner.oid = p.proowner
+    join pg_catalog.pg_roles me on me.rolname = current_user
+    where p.oid = pg_catalog.to_regprocedure(function);
+end;
+comment on function _tool_function(text) is
+'A function as the caller may use it as a tool: executable with the caller''s rights, definer if it runs with others'', trusted if it belongs to the caller, a superuser or, unless the caller is one, the database''s owner; kind says why it can be no tool at all.';
+
+create function _tool_insert(
+    name text, function text, description text, json_schema jsonb, read_only boolean, scope text
+) returns text
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.tool (tenant, name, function, description, json_schema, read_only)
+    select case scope when 'global' then '' else mindful._tenant() end, name, function, description, json_schema, read_only
+    on conflict (tenant, name) do update
+    set function = excluded.function, description = excluded.description, json_schema = excluded.json_schema,
+        read_only = excluded.read_only, registered_by = current_user, created_at = pg_catalog.now()
+    returning name;
+end;
+comment on function _tool_insert(text, text, text, jsonb, boolean, text) is 'Enters a tool, or replaces it.';
+
+create function tool_register(
+    name text,
+    function regprocedure,
+    description text,
+    json_schema jsonb default null,
+    read_only boolean default true,
+    scope text default 'user'
+) returns text
+language plpython3u volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.tool import tool_register
+return tool_register(name, function, description, json_schema, read_only, scope)
+$python$;
+comment on function tool_register(text, regprocedure, text, jsonb, boolean, text) is
+'Lets chats call a function where the setting tools allows it, and returns its name; one of the same name is replaced. The description says in a sentence what it does: a message like it leads to a call. The JSON schema of its arguments, an object whose properties are named as they are, is made of their types where none is given; the generator is held to it. A function is called with the rights of the chat''s user, who needs EXECUTE, and with search_path pg_catalog, mindful, pg_temp; it must belong to that user, a superuser or the database''s owner, and not be SECURITY DEFINER. With read_only it runs in a subtransaction that cannot write and is undone. Scope user registers it for the caller, global for all (administrators). Errors: 22004, 22023 (bad name, description, schema or scope), 42809 (not a function that can be a tool), 42501 (not executable or not trusted; global is for mindful_admin).';
+
+create function tool_unregister(name text, scope text default 'user') returns boolean
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with deleted as (
+        delete from mindful.tool t
+        where t.tenant = case scope when 'global' then '' else mindful._tenant() end and t.name = tool_unregister.name
+        returning 1
+    )
+    select exists (select from deleted);
+end;
+comment on function tool_unregister(text, text) is 'Takes a tool back, and tells whether there was one.';
+
+create function _tool_settings(session_id uuid)
+returns table (allowed text, calls integer, timeout_ms integer, result_tokens integer, threshold double precision)
+language sql stable parallel safe security invoker rows 1
+begin atomic
+    select mindful.setting_get('tools', session_id) #>> '{}',
+        mindful.setting_get('tool_calls', session_id)::integer,
+        mindful.setting_get('tool_timeout_ms', session_id)::integer,
+        mindful.setting_get('tool_result_tokens', session_id)::integer,
+        mindful.setting_get('tool_threshold', session_id)::double precision;
+end;
+comment on function _tool_settings(uuid) is 'The settings in force that say whether and how tools are called.';
+
+create function _tool_available(writing boolean)
+returns table (
+    name text, description text, json_schema jsonb, read_only boolean, relation text, arguments jsonb, returns_set boolean
+)
+language sql stable parallel safe security invoker
+begin atomic
+    select t.name, t.description, t.json_schema, t.read_only, f.relation, f.arguments, f.returns_set
+    from (
+        select distinct on (o.name) o.* from mindful.tool o
+        where o.tenant = any (array['', (select mindful._tenant())])
+        order by o.name, o.tenant desc
+    ) t
+    cross join lateral mindful._tool_function(t.function) f
+    where (t.read_only or writing) and f.executable and f.trusted and not f.definer and f.kind is null
+    order by t.name;
+end;
+comment on function _tool_available(boolean) is
+'The tools that the caller may use now, with what is needed to call them; one''s own goes before one of all of the same name.';
+
+create function _tool_run(statement text, arguments jsonb, read_only boolean) returns jsonb
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    result jsonb;
+begin
+    if read_only then
+        -- In force until the subtransaction ends that this statement is in; nothing within can lift it.
+        perform set_config('transaction_read_only', 'on', true);
+    end if;
+    execute statement into result using arguments;
+    return result;
+end
+$$;
+comment on function _tool_run(text, jsonb, boolean) is 'Runs the statement of a tool''s call, and lets it write nothing with read_only.';
 revoke execute on function
     _core_memory(),
     _memory_shown(bigint[]),
@@ -2908,7 +3373,17 @@ revoke execute on function
     _recap_delete(text, uuid, integer[]),
     _recap_forget(),
     _recap_shown(uuid, integer),
-    session_summarize(uuid, text)
+    session_summarize(uuid, text),
+    _assistant_prompt(uuid, jsonb),
+    _assistant_change(text, jsonb, text, uuid, text),
+    setting_undo(bigint),
+    _tool_function(text),
+    _tool_insert(text, text, text, jsonb, boolean, text),
+    tool_register(text, regprocedure, text, jsonb, boolean, text),
+    tool_unregister(text, text),
+    _tool_settings(uuid),
+    _tool_available(boolean),
+    _tool_run(text, jsonb, boolean)
 from public;
 grant execute on function
     _core_memory(),
@@ -2921,8 +3396,26 @@ grant execute on function
     _recap_delete(text, uuid, integer[]),
     _recap_forget(),
     _recap_shown(uuid, integer),
-    session_summarize(uuid, text)
+    session_summarize(uuid, text),
+    _assistant_prompt(uuid, jsonb),
+    _assistant_change(text, jsonb, text, uuid, text),
+    setting_undo(bigint),
+    _tool_function(text),
+    _tool_insert(text, text, text, jsonb, boolean, text),
+    tool_register(text, regprocedure, text, jsonb, boolean, text),
+    tool_unregister(text, text),
+    _tool_settings(uuid),
+    _tool_available(boolean),
+    _tool_run(text, jsonb, boolean)
 to mindful_user;
+grant execute on function
+    setting_undo(bigint),
+    tool_register(text, regprocedure, text, jsonb, boolean, text),
+    tool_unregister(text, text),
+    _tool_function(text),
+    _tool_insert(text, text, text, jsonb, boolean, text)
+to mindful_admin;
+grant select, insert, update, delete on tool to mindful_user, mindful_admin;
 
 -- document
 comment on column memory.source_key is 'Which part of the source this is: a chunk''s hash, a row''s primary key.';
@@ -4376,3 +4869,445 @@ grant select, insert, update on training to mindful_user;
 grant select, insert on training_memory to mindful_user;
 grant select on general_question to mindful_user;
 grant select on consolidation_summary to mindful_reader;
+grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;
+
+-- transfer
+create function _memory_embeddings(id bigint) returns jsonb
+language plpgsql stable parallel restricted security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    model text;
+    found text;
+    embeddings jsonb := '{}';
+begin
+    for model in select m.name from mindful.model m where m.kind = 'embedder' order by m.name loop
+        execute format('select e.embedding::text from mindful.%I e where e.tenant = $1 and e.id = $2
+            and e.content_hash = (select m.content_hash from mindful.memory m where m.tenant = $1 and m.id = $2)',
+            mindful._embedding_table(model))
+        into found using mindful._tenant(), id;
+        if found is not null then
+            embeddings := embeddings || jsonb_build_object(model, found::jsonb);
+        end if;
+    end loop;
+    return embeddings;
+end
+$$;
+comment on function _memory_embeddings(bigint) is 'A memory''s embeddings, by model, that are of its present text.';
+
+create function memory_export(
+    kinds text[] default null,
+    session_id uuid default null,
+    source text default null,
+    embeddings boolean default false
+) returns setof jsonb
+language sql stable parallel unsafe security invoker rows 1000
+begin atomic
+    with chosen as not materialized (
+        select m.id
+        from mindful.memory m
+        where m.tenant = (select mindful._tenant())
+            and (kinds is null or m.kind = any (kinds))
+            and (memory_export.session_id is null or m.session_id = memory_export.session_id)
+            and (memory_export.source is null or m.source = memory_export.source)
+    )
+    select pg_catalog.jsonb_build_object('type', 'export', 'models', case when memory_export.embeddings then (
+        select pg_catalog.jsonb_object_agg(m.name, m.sha256) from mindful.model m where m.kind = 'embedder') end)
+    union all
+    select pg_catalog.to_jsonb(s) - 'tenant' || '{"type": "session"}'
+    from mindful.session s
+    where s.tenant = (select mindful._tenant())
+        and (kinds is null and memory_export.session_id is null and memory_export.source is null
+            or exists (select from mindful.memory m join chosen c on c.id = m.id
+                where m.tenant = s.tenant and m.session_id = s.session_id))
+    union all
+    (
+        select pg_catalog.to_jsonb(m) - '{tenant,content_hash}'::text[] || '{"type": "memory"}' || case
+            when memory_export.embeddings then pg_catalog.jsonb_build_object('embeddings', mindful._memory_embeddings(m.id))
+            else '{}'::jsonb
+        end
+        from mindful.memory m join chosen c on c.id = m.id
+        where m.tenant = (select mindful._tenant())
+        order by m.id
+    )
+    union all
+    select pg_catalog.to_jsonb(l) - 'tenant' || '{"type": "link"}'
+    from mindful.memory_link l join chosen s on s.id = l.source_id join chosen t on t.id = l.target_id
+    where l.tenant = (select mindful._tenant())
+    union all
+    select pg_catalog.to_jsonb(e) - 'tenant' || '{"type": "evidence"}'
+    from mindful.memory_evidence e join chosen c on c.id = e.id join chosen s on s.id = e.source_id
+    where e.tenant = (select mindful._tenant())
+    union all
+    select pg_catalog.to_jsonb(a) - 'tenant' || '{"type": "access"}'
+    from mindful.memory_access a join chosen c on c.id = a.id
+    where a.tenant = (select mindful._tenant());
+end;
+comment on function memory_export(text[], uuid, text, boolean) is
+'The caller''s memories as JSON objects for memory_import, a row each: first one of type export, then sessions, memories, links, evidence and accesses with all their columns. Filters: kinds, one session, one source; links and evidence are given where both of their memories are. With embeddings true, memories bring those of their present text. Read it through a cursor or COPY where it is long.';
+
+create function _import_problem(type text, line jsonb) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when pg_catalog.jsonb_typeof(line) is distinct from 'object' then 'is no JSON object'
+        when type is null or type <> all (array['export', 'session', 'memory', 'link', 'evidence', 'access'])
+            then 'has no type that is known'
+        when type = 'session' and line ->> 'session_id' is null then 'has no session_id'
+        when type = any (array['memory', 'evidence', 'access']) and line ->> 'id' is null then 'has no id'
+        when type = 'memory' and coalesce(pg_catalog.btrim(line ->> 'content', E' \t\n\r'), '') = '' then 'has no content'
+        when type = 'memory' and pg_catalog.octet_length(line ->> 'content') > 262144 then 'has a content of more than 262144 bytes'
+        when type = 'link' and (line ->> 'source_id' is null or line ->> 'target_id' is null) then 'has no source_id or target_id'
+        when type = 'evidence' and (line ->> 'source_id' is null or line ->> 'quote' is null) then 'has no source_id or quote'
+    end;
+end;
+comment on function _import_problem(text, jsonb) is 'What is wrong with the shape of a line that is to be imported; NULL if nothing.';
+
+create function _import_fail(number bigint, problem text) returns void
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    perform mindful._raise('22023', format('line %s %s', number, problem),
+        'Nothing was imported. Lines are as memory_export writes them.');
+end
+$$;
+comment on function _import_fail(bigint, text) is 'Raises the error of a line that cannot be imported.';
+
+create function _import_defaults(relation regclass) returns jsonb
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    defaults jsonb;
+begin
+    execute (
+        select format('select jsonb_build_object(%s)',
+            string_agg(format('%L, %s', a.attname, pg_get_expr(d.adbin, d.adrelid)), ', '))
+        from pg_attribute a
+        join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+        where a.attrelid = relation and a.attgenerated = '' and a.attidentity = ''
+    ) into defaults;
+    return defaults;
+end
+$$;
+comment on function _import_defaults(regclass) is 'What the columns of a table hold where nobody gives them.';
+
+create function _import_rule(relation regclass) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select pg_catalog.format('select %L || c.name from jsonb_populate_record(null::%s, $1) r, lateral (values %s) c (name, holds)
+        where not c.holds limit 1', 'breaks the rule ', relation,
+        pg_catalog.string_agg(pg_catalog.format('(%L, %s)', c.conname, pg_catalog.pg_get_expr(c.conbin, c.conrelid)), ', '))
+    from pg_catalog.pg_constraint c
+    where c.conrelid = relation and c.contype = 'c';
+end;
+comment on function _import_rule(regclass) is
+'A query that reads a JSON object, $1, as a row of a table, and gives the first CHECK constraint that it breaks.';
+
+create function _import_check(lines text) returns void
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    tables jsonb := '{"session": "session", "memory": "memory", "link": "memory_link", "evidence": "memory_evidence", "access": "memory_access"}';
+    defaults jsonb;
+    rules jsonb;
+    number bigint;
+    line jsonb;
+    problem text;
+begin
+    select jsonb_object_agg(t.key, mindful._import_defaults(('mindful.' || t.value)::regclass)),
+        jsonb_object_agg(t.key, mindful._import_rule(('mindful.' || t.value)::regclass))
+    into defaults, rules
+    from jsonb_each_text(tables) t;
+    begin
+        for number, line in execute lines loop
+            problem := mindful._import_problem(line ->> 'type', line);
+            if problem is null and rules ? (line ->> 'type') then
+                execute rules ->> (line ->> 'type') into problem using defaults -> (line ->> 'type') || line;
+            end if;
+            exit when problem is not null;
+        end loop;
+    exception
+        when data_exception then
+            problem := 'cannot be read: ' || sqlerrm;
+    end;
+    if problem is not null then
+        perform mindful._import_fail(number, problem);
+    end if;
+end
+$$;
+comment on function _import_check(text) is
+'Raises an error that names the first line that is no row of its type''s table. Lines are a query of number and line.';
+
+create function _import_refer(lines text, ids bigint[]) returns void
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    number bigint;
+    problem text;
+begin
+    execute format($query$
+        with line as (%s)
+        select l.number, 'has an id that another memory of the file has'
+        from (
+            select l.number, row_number() over (partition by l.line ->> 'id' order by l.number) as occurrence
+            from line l where l.line ->> 'type' = 'memory'
+        ) l
+        where l.occurrence > 1
+        union all
+        select l.number, format('names memory %%s, which is not in the file', r.id)
+        from line l, lateral (values ('id'), ('source_id'), ('target_id')) k (key),
+            lateral (select (l.line ->> k.key)::bigint) r (id)
+        where l.line ->> 'type' in ('link', 'evidence', 'access') and r.id is not null
+            and not exists (select from unnest($1) i (id) where i.id = r.id)
+        union all
+        select l.number, format('names session %%s, which is not in the file', l.line ->> 'session_id')
+        from line l
+        where l.line ->> 'type' = 'memory' and l.line ->> 'session_id' is not null
+            and not exists (select from mindful.session s
+                where s.tenant = (select mindful._tenant()) and s.session_id = (l.line ->> 'session_id')::uuid)
+        limit 1$query$, lines)
+    into number, problem using ids;
+    if number is not null then
+        perform mindful._import_fail(number, problem);
+    end if;
+end
+$$;
+comment on function _import_refer(text, bigint[]) is
+'Raises an error that names a line which refers to what is neither in the file nor there; ids are those of the file''s memories.';
+
+create type memory_origin as (
+    number bigint,
+    old_id bigint,
+    known_id bigint,
+    differs boolean
+);
+comment on type memory_origin is
+'A memory that is to be imported: its line, its id there, the memory here that it is, and whether that has another text.';
+
+create function _import_match(lines text) returns setof memory_origin
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    return query execute format($query$
+        with given as (
+            select l.number, (l.line ->> 'id')::bigint as id, md5(l.line ->> 'content') as hash, r.kind, r.created_at,
+                r.session_id, r.turn, r.source, r.source_key,
+                row_number() over (partition by r.kind, r.created_at, md5(l.line ->> 'content') order by l.number) as occurrence
+            from (%s) l, jsonb_populate_record(null::mindful.memory, $1 || l.line) r
+            where l.line ->> 'type' = 'memory'
+        ),
+        known as (
+            select m.id, m.content_hash, m.kind, m.created_at,
+                row_number() over (partition by m.kind, m.created_at, m.content_hash order by m.id) as occurrence
+            from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.turn is null and m.source_key is null
+        )
+        select g.number, g.id, coalesce(t.id, s.id, k.id), coalesce(t.content_hash <> g.hash, s.content_hash <> g.hash, false)
+        from given g
+        left join mindful.memory t on t.tenant = (select mindful._tenant()) and t.session_id = g.session_id and t.turn = g.turn
+        left join mindful.memory s on s.tenant = (select mindful._tenant()) and s.source = g.source and s.source_key = g.source_key
+        left join known k on g.turn is null and g.source_key is null
+            and k.kind = g.kind and k.created_at = g.created_at and k.content_hash = g.hash and k.occurrence = g.occurrence
+        order by g.number$query$, lines)
+    using mindful._import_defaults('mindful.memory');
+end
+$$;
+comment on function _import_match(text) is
+'Which memories of a file are here already: messages by session and turn, parts of a source by source and key, others by kind, time and text, the n-th with the n-th.';
+
+create function _import_memories(lines text, old_ids bigint[], new_ids bigint[], known boolean[]) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    columns text[] := (
+        select array_agg(quote_ident(a.attname) order by a.attnum) from pg_attribute a
+        where a.attrelid = 'mindful.memory'::regclass and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+    );
+    model text;
+    embedded text := '';
+    inserted bigint;
+begin
+    -- In the statement that inserts the memories: when it ends, what embeds new memories finds these embedded.
+    for model in execute format('select m.name from mindful.model m, (%s) l
+        where m.kind = ''embedder'' and l.line ->> ''type'' = ''export'' and l.line -> ''models'' ->> m.name = m.sha256', lines)
+    loop
+        embedded := embedded || format($query$,
+            %I as (
+                insert into mindful.%I (tenant, id, embedding, content_hash)
+                select mindful._tenant(), n.id, mindful._vector(n.line -> 'embeddings' ->> %L), md5(n.line ->> 'content')
+                from new n where n.line -> 'embeddings' ? %L
+            )$query$, 'by ' || model, mindful._embedding_table(model), model, model);
+    end loop;
+    execute format($query$
+        with new as materialized (
+            select i.id, l.line, $4 || l.line || jsonb_build_object('tenant', mindful._tenant(), 'id', i.id, 'superseded_by', s.id) as row
+            from (%s) l
+            join unnest($1, $2, $3) i (old_id, id, known) on l.line ->> 'type' = 'memory' and i.old_id = (l.line ->> 'id')::bigint
+            left join unnest($1, $2) s (old_id, id) on s.old_id = (l.line ->> 'superseded_by')::bigint
+            where not i.known
+        )%s, inserted as (
+            insert into mindful.memory (%s) overriding system value
+            select r.%s from new n, jsonb_populate_record(null::mindful.memory, n.row) r order by n.id
+            returning 1
+        )
+        select count(*) from inserted$query$,
+        lines, embedded, array_to_string(columns, ', '), array_to_string(columns, ', r.'))
+    into inserted using old_ids, new_ids, known, mindful._import_defaults('mindful.memory');
+    return inserted;
+end
+$$;
+comment on function _import_memories(text, bigint[], bigint[], boolean[]) is
+'Inserts the memories of a file that are not known under their new ids, with the embeddings of models that are the same here; returns their number.';
+
+create function _import_rows(
+    relation regclass,
+    type text,
+    keys text[],
+    lines text,
+    old_ids bigint[] default '{}',
+    new_ids bigint[] default '{}'
+) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    inserted bigint;
+begin
+    execute (
+        select format($query$
+            insert into %s
+            select r.*
+            from (%s) l %s,
+                jsonb_populate_record(null::%s, $3 || l.line || jsonb_build_object('tenant', mindful._tenant()%s)) r
+            where l.line ->> 'type' = %L
+            on conflict do nothing$query$,
+            relation, lines,
+            string_agg(format('join unnest($1, $2) %I (old_id, id) on %I.old_id = (l.line ->> %L)::bigint', k.key, k.key, k.key), ' '),
+            relation, string_agg(format(', %L, %I.id', k.key, k.key), ''), type)
+        from unnest(keys) k (key)
+    ) using old_ids, new_ids, mindful._import_defaults(relation);
+    get diagnostics inserted = row_count;
+    return inserted;
+end
+$$;
+comment on function _import_rows(regclass, text, text[], text, bigint[], bigint[]) is
+'Inserts the lines of a type into its table, with the new ids in the columns that are named as keys; returns the number of rows that were not there.';
+
+create type import_change as (
+    sessions bigint,
+    memories bigint,
+    kept bigint,
+    links bigint,
+    evidence bigint,
+    accesses bigint
+);
+comment on type import_change is 'How many rows of each type an import added; kept counts the memories that were there already.';
+
+create function memory_import(lines regclass) returns import_change
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    line_column name;
+    query text;
+    number bigint;
+    old_ids bigint[];
+    new_ids bigint[];
+    known boolean[];
+    sessions bigint;
+    memories bigint;
+begin
+    if lines is null then
+        perform mindful._raise('22004', 'lines is null', 'Name a table with one column of type jsonb that holds the lines.');
+    end if;
+    select min(a.attname::text) into line_column
+    from pg_attribute a join pg_class c on c.oid = a.attrelid
+    where a.attrelid = lines and a.attnum > 0 and not a.attisdropped and c.relkind = 'r'
+    having count(*) = 1 and bool_and(a.atttypid = 'jsonb'::regtype);
+    if line_column is null then
+        perform mindful._raise('42809', format('%s is no table with one column of type jsonb', lines),
+            'Make one, CREATE TEMP TABLE t (line jsonb), and COPY the lines into it.');
+    end if;
+    query := format('select row_number() over (order by t.ctid) as number, t.%I as line from %s t', line_column, lines);
+    perform mindful._import_check(query);
+    sessions := mindful._import_rows('mindful.session', 'session', '{}', query);
+    select min(m.number) filter (where m.differs), array_agg(m.old_id), array_agg(m.known_id), array_agg(m.known_id is not null)
+    into number, old_ids, new_ids, known
+    from mindful._import_match(query) m;
+    if number is not null then
+        perform mindful._import_fail(number, 'is another memory than the one here with its session and turn, or source and key');
+    end if;
+    perform mindful._import_refer(query, old_ids);
+    select array_agg(coalesce(i.id, nextval('mindful.memory_id_seq')) order by i.n) into new_ids
+    from unnest(new_ids) with ordinality i (id, n);
+    memories := mindful._import_memories(query, old_ids, new_ids, known);
+    return (
+        sessions, memories, coalesce(cardinality(old_ids), 0) - memories,
+        mindful._import_rows('mindful.memory_link', 'link', '{source_id,target_id}', query, old_ids, new_ids),
+        mindful._import_rows('mindful.memory_evidence', 'evidence', '{id,source_id}', query, old_ids, new_ids),
+        mindful._import_rows('mindful.memory_access', 'access', '{id}', query, old_ids, new_ids)
+    )::mindful.import_change;
+end
+$$;
+comment on function memory_import(regclass) is
+'Imports what memory_export wrote, from a table with one column of type jsonb that holds the lines, and says how many rows it added. Memories get new ids, and what refers to them follows; times, validity and the rest stay. What is there already is kept as it is, so importing twice adds nothing. Embeddings are taken from the lines where the model of that name is the same here, else computed. All or none. Errors: 22023 (the first line that is wrong, by its number), 22004, 42809 (no such table).';
+
+grant usage on sequence memory_id_seq to mindful_user;
+revoke execute on function
+    _memory_embeddings(bigint),
+    memory_export(text[], uuid, text, boolean),
+    _import_problem(text, jsonb),
+    _import_fail(bigint, text),
+    _import_defaults(regclass),
+    _import_rule(regclass),
+    _import_check(text),
+    _import_refer(text, bigint[]),
+    _import_match(text),
+    _import_memories(text, bigint[], bigint[], boolean[]),
+    _import_rows(regclass, text, text[], text, bigint[], bigint[]),
+    memory_import(regclass)
+from public;
+grant execute on function
+    _memory_embeddings(bigint),
+    memory_export(text[], uuid, text, boolean),
+    _import_problem(text, jsonb),
+    _import_fail(bigint, text),
+    _import_defaults(regclass),
+    _import_rule(regclass),
+    _import_check(text),
+    _import_refer(text, bigint[]),
+    _import_match(text),
+    _import_memories(text, bigint[], bigint[], boolean[]),
+    _import_rows(regclass, text, text[], text, bigint[], bigint[]),
+    memory_import(regclass)
+to mindful_user;
+
+-- duplicate
+alter function _array_elements(text, jsonb, text[]) rows 10;
+grant select, insert, update, delete on memory_duplicate to mindful_user;
+revoke execute on function
+    _memory_joinable(memory),
+    _memory_near(memory, bigint[]),
+    _memory_same(memory, bigint[]),
+    _memory_repeat(bigint),
+    _memory_join_lock(bigint[], boolean),
+    _memory_join(bigint[], boolean),
+    _memory_supersede(bigint[]),
+    _memory_insert_many(jsonb)
+from public;
+grant execute on function
+    _memory_joinable(memory),
+    _memory_near(memory, bigint[]),
+    _memory_same(memory, bigint[]),
+    _memory_repeat(bigint),
+    _memory_join_lock(bigint[], boolean),
+    _memory_join(bigint[], boolean),
+    _memory_supersede(bigint[]),
+    _memory_insert_many(jsonb)
+to mindful_user;

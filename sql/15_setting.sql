@@ -6,11 +6,13 @@ create table setting_definition (
     scopes text[] not null check (scopes <@ array['global', 'user', 'session']),
     initial jsonb not null,
     description text not null,
-    choices text[]
+    choices text[],
+    prompt text
 );
 comment on table setting_definition is 'What can be set: type, range, where, and the value where nobody has set it.';
 comment on column setting_definition.high is 'The largest number, or the number of characters of a text at most.';
 comment on column setting_definition.choices is 'The texts that it can be; NULL: any.';
+comment on column setting_definition.prompt is 'What the model is told of a value (%s). Only such settings are changed by the assistant, when a message asks for it.';
 alter table setting_definition enable row level security;
 alter table setting_definition force row level security;
 create policy read on setting_definition for select using (true);

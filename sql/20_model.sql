@@ -24,7 +24,7 @@ create unique index on model (translate(name, '.-', '__'));
 
 comment on table model is 'Registered models: generators and embedders, and who may use them.';
 comment on column model.source is 'Absolute path, on the server, of a GGUF file or a sentence-transformers folder.';
-comment on column model.options is 'Options of the provider: context_length, threads (default 1), and of a generator also system_prompt and layout, a text with {memories} and {message} that says how recalled memories stand with a message.';
+comment on column model.options is 'Options of the provider: context_length, threads (default 1), and of a generator also system_prompt, layout, a text with {memories} and {message} that says how recalled memories stand with a message, and prompt_lookup (default 0, at most 32): how many tokens are guessed at once, at temperature 0, where an answer repeats what stands before; it changes no answer, and is faster where texts are copied (15 is a good choice).';
 comment on column model.base is 'The generator that this one, an adapter, changes; NULL for a model in its own right.';
 comment on column model.sha256 is 'Hash of the file, or of the folder''s weights, when the model was registered.';
 comment on column model.dims is 'Length of an embedder''s vectors.';
@@ -94,7 +94,7 @@ from mindful.model import adapter_register
 return adapter_register(name, base, source, scale, options, granted_to)
 $python$;
 comment on function adapter_register(text, text, text, real, jsonb, text[]) is
-'Registers a LoRA adapter (a GGUF file) of a generator of llama_cpp as a generator of its own: name it as the model of a call, or make it the default with model_default_set; naming the base takes it back. The source is an absolute path on the server; the file is loaded once with its base, and its hash is kept, so that one that was changed is refused. Scale says how strongly it is applied: 1 as it was trained, 0 not at all. Options: system_prompt and layout, where they are to be other than the base''s. Whoever uses it must be allowed to use the base too. For administrators (mindful_admin). Errors: 22004, 22023 (bad argument, no possible base), 42704 (no such base), 42710 (name taken), 58P01 (no such file), XX001 (file damaged, or not made for this base).';
+'Registers a LoRA adapter (a GGUF file) of a generator of llama_cpp as a generator of its own: name it as the model of a call, or make it the default with model_default_set; naming the base takes it back. The source is an absolute path on the server; the file is loaded once with its base, and its hash is kept, so that one that was changed is refused. Scale says how strongly it is applied: 1 as it was trained, 0 not at all. Options: system_prompt, layout and prompt_lookup, where they are to be other than the base''s. Whoever uses it must be allowed to use the base too. For administrators (mindful_admin). Errors: 22004, 22023 (bad argument, no possible base), 42704 (no such base), 42710 (name taken), 58P01 (no such file), XX001 (file damaged, or not made for this base).';
 
 create function model_default_set(name text, force boolean default false) returns void
 language plpgsql volatile parallel unsafe security invoker
@@ -139,3 +139,6 @@ $python$;
 comment on function model_unload(text) is
 'Gives back the memory of a model, or of all (NULL), that this connection has loaded, and returns how many there were. The next use loads it again.';
 
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('model_keep', 'boolean', null, null, '{global,user}', 'true',
+        'Whether a connection keeps the models that it has loaded when a transaction ends; where not, it gives their memory back then, and loads them again when it needs them.');

@@ -143,7 +143,7 @@ end;
 comment on function _evidence(text, jsonb) is
 'The source ids and quotes of an array of {source_id, quote}; raises 22004, 22023 or 42704, naming the quote.';
 
-create function memory_insert_many(memories jsonb) returns setof bigint
+create function _memory_insert_many(memories jsonb) returns setof bigint
 language sql volatile parallel unsafe security invoker
 begin atomic
     with element as materialized (
@@ -183,8 +183,8 @@ begin atomic
     )
     select n.id from numbered n order by n.id;
 end;
-comment on function memory_insert_many(jsonb) is
-'Remembers an array of objects with the fields of memory_insert, embedded in batches, and returns their ids in order. All or none: the error names the element. Errors as memory_insert.';
+comment on function _memory_insert_many(jsonb) is
+'Stores memories, duplicates or not; see memory_insert_many.';
 
 create function memory_insert(
     content text,

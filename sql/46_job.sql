@@ -189,6 +189,8 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 set lock_timeout = '100ms'
 as $$
+declare
+    outer_tenant text := coalesce(current_setting('mindful.tenant', true), '');
 begin
     -- A memory that somebody is changing now is left out: waiting for him could end in a deadlock.
     execute format('
@@ -203,6 +205,13 @@ begin
         on conflict (tenant, id) do update set embedding = excluded.embedding, content_hash = excluded.content_hash',
         mindful._embedding_table(model)) using tenant, ids, hashes, embeddings;
     get diagnostics stored = row_count;
+    perform set_config('mindful.tenant', tenant, true);  -- whose settings hold
+    if mindful.setting_get('memory_duplicates') = '"join_near"'
+        and model = (select f.name from mindful._model_find('embedder', null) f)
+    then
+        perform mindful._memory_supersede(ids);
+    end if;
+    perform set_config('mindful.tenant', outer_tenant, true);
 exception when others then  -- which a cancel is not
     error := sqlerrm;
 end

@@ -5,14 +5,17 @@ revoke execute on all routines in schema mindful from public;
 grant select on model to mindful_user, mindful_admin;
 grant insert, update, delete on model to mindful_admin;
 grant select, insert, update, delete on session, memory, memory_term, memory_count, memory_access, memory_link,
-    memory_evidence, attachment, embedding_job, embedding_job_failed to mindful_user;
+    memory_evidence, memory_duplicate, attachment, embedding_job, embedding_job_failed to mindful_user;
 grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;
+grant select, insert, update, delete on tool to mindful_user, mindful_admin;
 -- Records of what happened are added to and read, never changed.
 grant select, insert on generation, review to mindful_user;
 -- A row that the server has not sealed is refused, so its tenant may do with the cache what it likes.
 grant select, insert, delete on kv_state to mindful_user;
 grant select on conversation, memory_overview, model_usage, confidence_daily, embedding_status to mindful_user;
 grant select on document to mindful_user;
+-- An import has to know new ids before it inserts what refers to them.
+grant usage on sequence memory_id_seq to mindful_user;
 
 -- Readers see figures of all tenants, and no table.
 grant select on memory_overview, model_usage, confidence_daily, embedding_status to mindful_reader;
@@ -58,6 +61,11 @@ grant execute on function
     _tenant(),
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text),
+    setting_undo(bigint),
+    tool_register(text, regprocedure, text, jsonb, boolean, text),
+    tool_unregister(text, text),
+    _tool_function(text),
+    _tool_insert(text, text, text, jsonb, boolean, text),
     _setting_check(text, jsonb, text)
 to mindful_admin;
 grant execute on procedure job_worker(real, boolean) to mindful_admin;

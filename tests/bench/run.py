@@ -1,7 +1,8 @@
 """Measure mindful against plain llama-cpp-python on the same model files, in one run, as ratios.
 
-Usage: run.py [--repeats N] [--write FILE]. The server comes from MINDFUL_DSN, as `make dsn` prints it. Every figure is
-a median over repeats in which the two sides take turns, with the spread of the ratio, because machines are noisy.
+Usage: run.py [--repeats N] [--only PART] [--write FILE]. The server comes from MINDFUL_DSN, as `make dsn` prints it.
+Every figure is a median over repeats in which the two sides take turns, with the spread of the ratio, because machines
+are noisy.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from typing import Any
 
 import concurrency
 import psycopg
+import session
 from psycopg.types.json import Jsonb
 
 PROMPT = "Write a long story about a lighthouse keeper and the sea."
@@ -134,24 +136,43 @@ def first_call(setting: Setting) -> list[Figure]:
 def writing(setting: Setting) -> list[Figure]:
     """Rows per second into memory, against the embedder alone on the same texts in the same backend."""
     embedded: list[float] = []
-    rates: dict[str, list[float]] = {"memory_insert_many": [], "INSERT into an attached table": []}
+    rates: dict[str, list[float]] = {
+        how: [] for how in ("memory_insert_many", "COPY into an attached table", "job_run, from the queue")
+    }
+    sync_ms: list[float] = []
+    async_ms: list[float] = []
     with setting.connect() as db:
         texts = [row[0] for row in db.execute(_TEXTS, (ROWS,))]
+        many = Jsonb([{"content": text} for text in texts])
         _one(db, "select count(llm_embed('Hi'))")
         with db.transaction(force_rollback=True):
+            db.execute("delete from embedding_job")
             db.execute("create table public.bench_note (id int primary key, body text)")
             db.execute("select memory_attach('public.bench_note', 'body')")
             for _ in range(setting.repeats):
-                alone = _seconds(db, "select cardinality(llm_embed_many(%s))", texts)
-                embedded.append(ROWS / alone)
-                many = Jsonb([{"content": text} for text in texts])
-                rates["memory_insert_many"].append(
-                    ROWS / _seconds(db, "select count(*) from memory_insert_many(%s)", many)
-                )
-                attached = "insert into public.bench_note select n, t from unnest(%s::text[]) with ordinality u (t, n)"
-                rates["INSERT into an attached table"].append(ROWS / _seconds(db, attached, texts))
+                embedded.append(ROWS / _seconds(db, "select cardinality(llm_embed_many(%s))", texts))
+                insert = "select count(*) from memory_insert_many(%s)"
+                rates["memory_insert_many"].append(ROWS / _seconds(db, insert, many))
+                rates["COPY into an attached table"].append(ROWS / _copy(db, texts))
                 db.execute("delete from public.bench_note")
-    return [Figure(f"{how}, {ROWS} rows", "rows/s", rate, embedded, ">= 0.8") for how, rate in rates.items()]
+                sync_ms.append(_seconds(db, "select memory_insert(%s)", texts[0]) * 1000)
+                db.execute("""select setting_set('embedding_mode', '"async"')""")
+                async_ms.append(_seconds(db, "select memory_insert(%s)", texts[0]) * 1000)
+                db.execute(insert, (many,))
+                rates["job_run, from the queue"].append((ROWS + 1) / _seconds(db, "select job_run()"))
+                db.execute("select setting_set('embedding_mode', null)")
+    return [
+        *(Figure(f"{how}, {ROWS} rows", "rows/s", rate, embedded, ">= 0.9") for how, rate in rates.items()),
+        Figure("memory_insert of one row: async (ours), sync (peer)", "ms", async_ms, sync_ms, "< 1"),
+    ]
+
+
+def _copy(db: psycopg.Connection, texts: Sequence[str]) -> float:
+    started = time.perf_counter()
+    with db.cursor().copy("copy public.bench_note from stdin") as copy:
+        for number, text in enumerate(texts):
+            copy.write_row((number, text))
+    return time.perf_counter() - started
 
 
 def memory(setting: Setting) -> list[tuple[str, float, float]]:
@@ -200,12 +221,25 @@ def _setting(repeats: int) -> Setting:
     return Setting(dsn, lambda: Plain(f"{prefix}/bin/python", arguments), repeats)
 
 
+MEASURES = (decode, first_call, writing)
+
+
+def figures(setting: Setting, only: str | None = None) -> list[str]:
+    """Measure what is compared with a peer, or one part of it, and write it as lines of Markdown."""
+    lines = ["| what | mindful | peer | ratio (spread) | goal |", "|---|---|---|---|---|"]
+    for measure in MEASURES:
+        if only in (None, measure.__name__):
+            print(f"measuring: {measure.__doc__}", file=sys.stderr, flush=True)
+            lines += [figure.row() for figure in measure(setting)]
+    return lines
+
+
 def report(setting: Setting) -> str:
     """Measure everything and write it as Markdown."""
-    lines = ["| what | mindful | peer | ratio (spread) | goal |", "|---|---|---|---|---|"]
-    for measure in (decode, first_call, writing):
-        print(f"measuring: {measure.__doc__}", file=sys.stderr, flush=True)
-        lines += [figure.row() for figure in measure(setting)]
+    lines = figures(setting)
+    for late in (session.without_model, session.with_model, session.reading):
+        print(f"measuring: {late.__doc__}", file=sys.stderr, flush=True)
+        lines += [Figure(*measured).row() for measured in late(setting.connect, setting.repeats)]
     lines += ["", "| a connection's memory | private | shared with others |", "|---|---|---|"]
     lines += [f"| {what} | {private:.0f} MB | {shared:.0f} MB |" for what, private, shared in memory(setting)]
     print(f"measuring: {concurrency.__doc__}", file=sys.stderr, flush=True)
@@ -226,8 +260,14 @@ def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument(
+        "--only", choices=[measure.__name__ for measure in MEASURES], help="measure and print this alone"
+    )
     parser.add_argument("--write", type=Path, help="also write the tables to this file")
     options = parser.parse_args()
+    if options.only:
+        print(*figures(_setting(options.repeats), options.only), sep="\n")
+        return
     text = report(_setting(options.repeats))
     print(text, end="")
     if options.write:

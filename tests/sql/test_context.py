@@ -93,3 +93,19 @@ def test_what_was_shown_is_counted(ana: psycopg.Connection, connect: Connect) ->
         other.execute("set lock_timeout = '1s'")
         other.execute(ask, (SCRIPTED_GENERATOR,))  # waits for nobody
     assert (known, 2) in ana.execute(accesses).fetchall()
+
+
+def test_a_turn_that_was_rolled_back_is_shown_to_nobody(ana: psycopg.Connection) -> None:
+    """The connection that computed it holds its tokens still: what is shown comes from the table."""
+    row = ana.execute("select session_start()").fetchone()
+    assert row is not None
+    ana.execute("select llm_chat('I like tea.', %s, max_tokens => 4)", row)
+    with ana.transaction(force_rollback=True):
+        ana.execute("select llm_chat('The code is 4711, keep it.', %s, max_tokens => 4)", row)
+    shown = ana.execute("select content from session_context(%s, 'What is the code?')", row).fetchall()
+    assert not [content for (content,) in shown if "4711" in content]
+    counted = "select (llm_chat_detail('What is it?', %s, max_tokens => 1)).prompt_tokens"
+    with ana.transaction(force_rollback=True):
+        warm = ana.execute(counted, row).fetchone()
+    ana.execute("select model_unload()")
+    assert ana.execute(counted, row).fetchone() == warm

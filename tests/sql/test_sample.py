@@ -81,11 +81,12 @@ def test_facts_become_pairs(consenting: psycopg.Connection) -> None:
 
 
 def test_contradictions_are_decided_by_validity(consenting: psycopg.Connection) -> None:
-    say(consenting, "I live in Boston.", "I moved to Rome.")
+    # Both are in the same split by their ids.
+    say(consenting, "Hello.", "Hello.", "I live in Boston.", "I moved to Rome.")
     replay(consenting)
     (decided,) = [pair for pair in pairs(consenting) if pair[0] == "decide"]
     assert "Ana lives in Boston." in decided[2]
-    assert decided[3] == "Ana lives in Rome. It has been so since 2024-05-02; before, it was otherwise."
+    assert decided[3] == "Ana lives in Rome. It has been so since 2024-05-04; before, it was otherwise."
     assert not any(output == "Ana lives in Boston." for *_, output in pairs(consenting))
 
 

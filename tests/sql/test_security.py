@@ -10,6 +10,7 @@ TABLES = (
     "memory_term",
     "memory_count",
     "memory_evidence",
+    "memory_duplicate",
     "memory_link",
     "memory_embedding_all_minilm_l6_v2",
     "attachment",
@@ -42,6 +43,7 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
     ana.execute("select self_review(%s, %s)", (*(row or ()), SCRIPTED_GENERATOR))
     ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")
     ana.execute("select memory_link_insert(max(id), min(id), 'about') from memory")
+    ana.execute("select _memory_repeat(min(id)) from memory")
     ana.execute("select embedding_sweep('scripted-embedder')")
     ana.execute(
         "insert into embedding_job_failed (id, model, content_hash, attempts, error, enqueued_at)"
@@ -49,6 +51,8 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
     )
     ana.execute("select memory_insert('Anna Miller lives in Boston.', 'document')")
     ana.execute("select memory_consolidate()")
+    ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")
+    ana.execute("select memory_link_insert(max(id), min(id), 'about') from memory")
     db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))
     ana.execute("select setting_set('training_consent', 'true')")
     ana.execute('select replay_run(%s, \'{"level": "information"}\')', (SCRIPTED_GENERATOR,))

@@ -17,10 +17,14 @@ class FakeDatabase:
     """
 
     def __init__(self, answers: Mapping[str, Answer]) -> None:
-        self.answers: dict[str, Answer] = dict(answers) | {"_tenant() as tenant": [{"tenant": "ana"}]}
+        self.answers: dict[str, Answer] = dict(answers) | {
+            "_tenant() as tenant": [{"tenant": "ana"}],
+            "'model_keep'": [{"keep": True}],
+        }
         self.asked: list[tuple[str, Sequence[Any]]] = []
         self.checks = 0
         self.commits = 0
+        self.afterwards: list[Callable[[], object]] = []
 
     def rows(self, sql: str, types: Sequence[str] = (), arguments: Sequence[Any] = ()) -> list[Row]:
         """Answer one statement."""
@@ -49,6 +53,16 @@ class FakeDatabase:
     def commit(self) -> None:
         """Count commits."""
         self.commits += 1
+
+    def attempt(
+        self, sql: str, types: Sequence[str], arguments: Sequence[Any], undo: bool, timeout_ms: int
+    ) -> list[Row]:
+        """Run it as any statement."""
+        return self.rows(sql, types, arguments)
+
+    def after_transaction(self, action: Callable[[], object]) -> None:
+        """Keep what is to be done."""
+        self.afterwards.append(action)
 
     def secret(self) -> bytes:
         """Any key will do."""

@@ -62,6 +62,7 @@ def database(
     shown_from: int | None = None,
     core: Sequence[Row] = (),
     summaries: Sequence[Row] = (),
+    settings: Sequence[Row] = (),
     **options: Any,
 ) -> FakeDatabase:
     model = {"name": "s", "kind": "generator", "provider": "scripted", "source": "", "sha256": "cafe"}
@@ -82,6 +83,10 @@ def database(
             "_session_turns": newest,
             "_session_shown_from": [{"turn": shown_from}],
             "memory_recall": memories,
+            "_tool_settings": [{"allowed": "off"}],
+            "assistant_changes": [{"allowed": True}],
+            "_assistant_prompt": settings,
+            "_assistant_change": [{"id": 7}],
             "_core_memory": core,
             "_recap_shown": list(reversed(summaries)),
             "session_summary": [{"method": "off"}],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mindful import llm
+from mindful import llm, runtime
 from mindful.errors import (
     ContextLengthError,
     InvalidParameterError,
@@ -229,3 +229,14 @@ def test_tokens_are_counted_up_to_a_length() -> None:
     assert count(database(), None, None) is None
     with pytest.raises(ContextLengthError):
         count(database(), "a" * (llm.LONGEST_TEXT + 1), None)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_model_is_kept_past_the_transaction_or_given_back(keep: bool) -> None:
+    db = database(default="So.")
+    db.answers["'model_keep'"] = [{"keep": keep}]
+    generate(db, "Is it so?")
+    assert len(runtime.loaded()) == 1
+    for action in db.afterwards:
+        action()
+    assert len(runtime.loaded()) == keep

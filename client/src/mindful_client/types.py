@@ -91,6 +91,42 @@ class RecalledMemory:
 
 
 @dataclass(frozen=True)
+class DocumentChange:
+    """How many chunks a document has now, and what became of them and of those of its last version."""
+
+    chunks: int
+    inserted: int
+    replaced: int
+    kept: int
+    deleted: int
+
+
+@dataclass(frozen=True)
+class DocumentDetail:
+    """A document that is remembered."""
+
+    source: str
+    title: str | None
+    chunks: int
+    bytes: int
+    created_at: datetime
+    updated_at: datetime
+    fingerprint: str | None
+
+
+@dataclass(frozen=True)
+class ImportChange:
+    """How many rows an import added; kept counts the memories that were there already."""
+
+    sessions: int
+    memories: int
+    kept: int
+    links: int
+    evidence: int
+    accesses: int
+
+
+@dataclass(frozen=True)
 class MemoryVersion:
     """What a memory said, and when that was true."""
 
@@ -136,30 +172,6 @@ class ComparedMemory:
     id: int
     similarity: float
     content: str
-
-
-@dataclass(frozen=True)
-class DocumentChange:
-    """How many chunks a document has now, and what became of them and of those of its last version."""
-
-    chunks: int
-    inserted: int
-    replaced: int
-    kept: int
-    deleted: int
-
-
-@dataclass(frozen=True)
-class DocumentDetail:
-    """A document that is remembered."""
-
-    source: str
-    title: str | None
-    chunks: int
-    bytes: int
-    created_at: datetime
-    updated_at: datetime
-    fingerprint: str | None
 
 
 @dataclass(frozen=True)

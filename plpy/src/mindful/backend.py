@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import plpy
 from mindful import __version__
-from mindful.errors import MindfulError, NotReadyError
+from mindful.errors import AttemptError, MindfulError, NotReadyError
 from mindful.ports import Row
 
 # PL/Python prefixes a message with the exception's module and class; these two make that prefix "mindful: ".
@@ -30,8 +30,59 @@ def _flags(*names: str) -> list[ctypes.c_int]:
 _pending = _flags("QueryCancelPending", "ProcDiePending", "TransactionTimeoutPending")
 
 # 32 random bytes of the cluster's control file, which the server shows to nobody: it feigns password checks with them.
-_nonce = ctypes.CDLL(None).GetMockAuthenticationNonce
+_server = ctypes.CDLL(None)
+_nonce = _server.GetMockAuthenticationNonce
 _nonce.restype = ctypes.POINTER(ctypes.c_char * 32)
+
+_LAST_END = 4
+"""Of the server's XactEvents, those of a transaction that is about to end follow."""
+_after_transaction: list[Callable[[], object]] = []
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)  # type: ignore[untyped-decorator]
+def _transaction_event(event: int, _argument: object) -> None:
+    if event <= _LAST_END and not _exiting.value:
+        actions = _after_transaction[:]
+        _after_transaction.clear()
+        for action in actions:
+            action()
+
+
+_exiting = ctypes.c_bool.in_dll(ctypes.CDLL(None), "proc_exit_inprogress")
+ctypes.CDLL(None).RegisterXactCallback(_transaction_event, None)
+
+
+_QUERY_CANCELED = "57014"
+# A timer of our own beside those of statement_timeout and the like, which may be running: when it goes off, the server
+# does as at a cancel. Ids from USER_TIMEOUT on, which is lower than this in every version, mean the next free one.
+_server.get_timeout_indicator.restype = ctypes.c_bool
+_timer = _server.RegisterTimeout(20, _server.StatementCancelHandler)
+
+
+class _UndoneError(Exception):
+    """Ends a subtransaction that did what it was to do, so that it leaves nothing."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        super().__init__()
+        self.rows = rows
+
+
+@contextlib.contextmanager
+def _deadline(ms: int) -> Iterator[None]:
+    _server.get_timeout_indicator(_timer, True)
+    _server.enable_timeout_after(_timer, ms)
+    try:
+        yield
+    finally:
+        _disarm()
+
+
+def _disarm() -> None:
+    _server.disable_timeout(_timer, True)
+
+
+def _fired() -> bool:
+    return bool(_server.get_timeout_indicator(_timer, True))
 
 
 class Backend:
@@ -69,6 +120,43 @@ class Backend:
                 "a procedure that commits was called within a transaction",
                 "Call it outside of any: no BEGIN.",
             ) from None
+
+    def attempt(
+        self, sql: str, types: Sequence[str], arguments: Sequence[Any], undo: bool, timeout_ms: int
+    ) -> list[Row]:
+        """Run a statement in a subtransaction, within a time."""
+        try:
+            with plpy.subtransaction():
+                with _deadline(timeout_ms):
+                    rows = self.rows(sql, types, arguments)
+                    _disarm()
+                    self.check()  # a time-out that came too late for the statement is heard here
+                if undo:
+                    raise _UndoneError(rows)
+                return rows
+        except _UndoneError as undone:
+            return undone.rows
+        except plpy.SPIError as error:
+            fired, cancelled = _fired(), error.sqlstate == _QUERY_CANCELED
+            if cancelled and not fired:
+                raise
+            if fired and not cancelled:
+                self._absorb()
+            raise AttemptError(str(error), error.sqlstate) from None
+
+    def _absorb(self) -> None:
+        """Hear a time-out of our own timer, which a statement did not live to hear."""
+        try:
+            with plpy.subtransaction():
+                self.check()
+        except plpy.SPIError as error:
+            if error.sqlstate != _QUERY_CANCELED:
+                raise
+
+    def after_transaction(self, action: Callable[[], object]) -> None:
+        """Have something done once, when this transaction has ended; it must not use the database."""
+        if action not in _after_transaction:
+            _after_transaction.append(action)
 
     def secret(self) -> bytes:
         """Derive a key from the cluster's own random bytes."""

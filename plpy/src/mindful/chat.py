@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from mindful import runtime
+from mindful import assistant, runtime
 from mindful.context import compose
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError
@@ -16,6 +16,7 @@ from mindful.llm import BLANK, Call, check_fits, sampling_of
 from mindful.ports import Database, Sampling
 from mindful.recap import keep_up
 from mindful.state import ConversationState
+from mindful.tool import Toolbox
 
 _SILENCE = "..."
 """The reply where the model has nothing but an end token to say: that is a turn too."""
@@ -88,7 +89,10 @@ class Chat:
     ) -> None:
         self._db = db
         self._spec, self._generator = runtime.generator(db, model)
-        self.context = compose(db, self._spec, self._generator, session_id, message, sampling, memories)
+        tools = Toolbox(db, self._spec, self._generator, session_id)
+        self.context = compose(
+            db, self._spec, self._generator, session_id, message, sampling, memories, tools
+        )
         self.session_id = session_id or str(uuid.uuid4())
         self._is_new = session_id is None
         self._new_message = message
@@ -149,8 +153,11 @@ class Chat:
     def _store(self, reply: str) -> None:
         outcome = self.outcome()
         metadata = {key: outcome[key] for key in ("model", "confidence", "action", "memory_ids")}
+        if self.context.changes:
+            metadata["settings"] = assistant.apply(self._db, self.session_id, self.context.changes)
         metadata["shown_from"] = self.context.shown_from
-        turns: list[dict[str, Any]] = [{"role": "assistant", "content": reply, "metadata": metadata}]
+        turns: list[dict[str, Any]] = [call.turn() for call in self.context.calls]
+        turns.append({"role": "assistant", "content": reply, "metadata": metadata})
         if self._new_message is None:
             metadata["reply_to"] = self.context.reply_to
         else:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mindful import runtime
+from mindful import assistant, runtime
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError, UndefinedObjectError
 from mindful.llm import SYSTEM_PROMPT, check_fits, sampling_of
 from mindful.ports import Database, Generator, Message, ModelSpec, Row, Sampling
+from mindful.tool import Toolbox, ToolCall
 
 LAYOUT = "Context:\n{memories}\n\nQuestion: {message}\nAnswer:"
 """How memories and message make one turn; the model's option `layout` replaces it. Memories stand in the user's turn,
@@ -46,7 +47,7 @@ class Part:
     reason: str = ""
 
 
-_HEADINGS = {"core": "Keep in mind:", "summary": "Earlier in this conversation:"}
+_HEADINGS = {"setting": None, "core": "Keep in mind:", "summary": "Earlier in this conversation:"}
 """Parts of the system message, which stays as it is from turn to turn, and what stands above them."""
 
 
@@ -60,6 +61,10 @@ class Context:
     """The turn that the window begins with."""
     reply_to: int | None = None
     """The stored message that waits for its answer."""
+    changes: Sequence[assistant.Change] = ()
+    """The settings that the message asks to be changed; the context is as if they were."""
+    calls: Sequence[ToolCall] = ()
+    """The tools that were called for the message."""
 
     @property
     def memory_ids(self) -> list[int]:
@@ -69,7 +74,12 @@ class Context:
     def messages(self) -> list[Message]:
         """Lay the parts out as messages, the memories within the last one."""
         *told, last = self._told()
-        return [*told, Message(last.role, with_notes(last.content, self._of("memory"), self.layout))]
+        return [
+            *told,
+            Message(
+                last.role, with_notes(last.content, [*self._of("tool"), *self._of("memory")], self.layout)
+            ),
+        ]
 
     def next_messages(self, reply: str) -> list[Message]:
         """Lay out what the next turn's prompt begins with: memories are shown for one turn only."""
@@ -83,7 +93,7 @@ class Context:
         yield from self._of("system")
         for part, heading in _HEADINGS.items():
             if lines := [line for content in self._of(part) for line in _lines(part, content)]:
-                yield "\n".join([heading, *lines])
+                yield "\n".join([*filter(None, [heading]), *lines])
 
     def _of(self, kind: str) -> list[str]:
         return [part.content for part in self.parts if part.part == kind]
@@ -98,7 +108,7 @@ def _lines(part: str, content: str) -> list[str]:
     """Write a part's content as the model is shown it; what was remembered is quoted."""
     if part == "summary":
         return [quote(line) for line in content.splitlines() if line.strip()]
-    return [quote(content)] if part in ("core", "memory") else [content]
+    return [quote(content)] if part in ("core", "memory", "tool") else [content]
 
 
 def with_notes(message: str, notes: Sequence[str], layout: str = LAYOUT) -> str:
@@ -136,8 +146,12 @@ def compose(
     message: str | None,
     sampling: Sampling,
     memories: int | None,
+    tools: Toolbox | None = None,
 ) -> Context:
-    """Put together what a generator is shown for a message; without one, for the session's last message."""
+    """Put together what a generator is shown for a message; without one, for the session's last message.
+
+    With tools, those that the message asks for are called.
+    """
     if memories is None or not 0 <= memories <= 50:
         raise InvalidParameterError(f"memories is {memories}", "It must be between 0 and 50.")
     if message is None and session_id is None:
@@ -146,15 +160,23 @@ def compose(
         )
     if message is not None:
         db.rows("select mindful._text_argument('message', $1)", ("text",), (message,))
-    return _Composer(db, spec, generator, session_id).compose(message, sampling, memories)
+    return _Composer(db, spec, generator, session_id, tools).compose(message, sampling, memories)
 
 
 class _Composer:
-    def __init__(self, db: Database, spec: ModelSpec, generator: Generator, session_id: str | None) -> None:
+    def __init__(
+        self,
+        db: Database,
+        spec: ModelSpec,
+        generator: Generator,
+        session_id: str | None,
+        tools: Toolbox | None,
+    ) -> None:
         self._db = db
         self._spec = spec
         self._generator = generator
         self._session_id = session_id
+        self._tools = tools
 
     def compose(self, message: str | None, sampling: Sampling, memories: int) -> Context:
         system, turns, reply_to = self._system_prompt(), self._turns(), None
@@ -163,19 +185,27 @@ class _Composer:
         last = self._part("message", "user", message, "to be answered")
         length = self._generator.context_length
         room = length - min(sampling.max_tokens, length // 2) - system.tokens - last.tokens
-        core = list(self._core(room // 4))
+        changes = assistant.wanted(self._db, self._session_id, message)
+        settings = list(self._settings(changes))
+        room -= _cost(settings)
+        core = self._core(room // 4)
         room -= _cost(core)
         layout = self._spec.options.get("layout", LAYOUT)
         around = self._generator.count(layout)
         turns = self._since(turns)
         shown = {row["id"] for row in turns} | {part.memory_id for part in core}
         recalled = _fitting(self._recall(message, shown, memories), room // 3 - around)
-        if recalled:
-            room -= around + _cost(recalled)
+        calls = self._tools.use(message, room // 4) if self._tools else []
+        called = [
+            self._part("tool", "user", call.content, f"{call.outcome}, called for the message")
+            for call in calls
+        ]
+        if recalled or called:
+            room -= around + _cost(recalled) + _cost(called)
         summaries, window = self._told(turns, room)
         shown_from = _turn_of(window[0], turns) if window else None
-        parts = [system, *core, *summaries, *recalled, *window, last]
-        return Context(parts, layout, shown_from, reply_to)
+        parts = [system, *settings, *core, *summaries, *called, *recalled, *window, last]
+        return Context(parts, layout, shown_from, reply_to, changes, calls)
 
     def _system_prompt(self) -> Part:
         prompt: str | None = None
@@ -197,6 +227,12 @@ class _Composer:
         if prompt := self._spec.options.get("system_prompt"):
             return self._part("system", "system", str(prompt), "the model's option system_prompt")
         return self._part("system", "system", SYSTEM_PROMPT, "the default system prompt")
+
+    def _settings(self, changes: Sequence[assistant.Change]) -> Iterator[Part]:
+        asked = {change.key for change in changes}
+        for row in assistant.prompt(self._db, self._session_id, changes):
+            reason = f"setting {row['key']}" + (", as the message asks for" if row["key"] in asked else "")
+            yield self._part("setting", "system", row["line"], reason)
 
     def _core(self, room: int) -> list[Part]:
         rows = self._db.rows(

@@ -19,6 +19,18 @@ class InvalidParameterError(MindfulError):
     sqlstate = "22023"
 
 
+class InsufficientPrivilegeError(MindfulError):
+    """insufficient_privilege."""
+
+    sqlstate = "42501"
+
+
+class WrongObjectError(MindfulError):
+    """wrong_object_type."""
+
+    sqlstate = "42809"
+
+
 class DataError(MindfulError):
     """data_exception: a model's answer that is not what was asked for."""
 
@@ -65,6 +77,14 @@ class NotReadyError(MindfulError):
     """object_not_in_prerequisite_state."""
 
     sqlstate = "55000"
+
+
+class AttemptError(MindfulError):
+    """An error of another's statement, by its own SQLSTATE."""
+
+    def __init__(self, message: str, sqlstate: str) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate  # type: ignore[misc]
 
 
 class MissingPackageError(MindfulError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -31,6 +31,18 @@ class Database(Interrupts, Protocol):
 
     def commit(self) -> None:
         """Commit, and go on in a new transaction; only a procedure that is called outside of any can."""
+
+    def attempt(
+        self, sql: str, types: Sequence[str], arguments: Sequence[Any], undo: bool, timeout_ms: int
+    ) -> list[Row]:
+        """Run a statement that may be anything, in a subtransaction, and raise its error as AttemptError.
+
+        With undo whatever it does is undone. Past the time its SQLSTATE is 57014; the caller's own cancel is never
+        caught.
+        """
+
+    def after_transaction(self, action: Callable[[], object]) -> None:
+        """Have something done once, when this transaction has ended in whatever way; it must not use the database."""
 
     def secret(self) -> bytes:
         """Return a key of 32 bytes that every process of this server has, and nobody can read by SQL."""

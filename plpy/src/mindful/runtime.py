@@ -32,7 +32,7 @@ def loaded() -> list[Loaded]:
 def generator(db: Database, name: str | None) -> tuple[ModelSpec, Generator]:
     """Return the named generator, or the default one, loading it at its first use."""
     spec = find(db, "generator", name)
-    model: Generator = _load(spec)  # type: ignore[assignment]
+    model: Generator = _load(db, spec)  # type: ignore[assignment]
     model.serve(db.one("select mindful._tenant() as tenant")["tenant"])
     return spec, model
 
@@ -40,7 +40,7 @@ def generator(db: Database, name: str | None) -> tuple[ModelSpec, Generator]:
 def embedder(db: Database, name: str | None) -> tuple[ModelSpec, Embedder]:
     """Return the named embedder, or the default one, loading it at its first use."""
     spec = find(db, "embedder", name)
-    return spec, _load(spec)  # type: ignore[return-value]
+    return spec, _load(db, spec)  # type: ignore[return-value]
 
 
 def find(db: Database, kind: str, name: str | None) -> ModelSpec:
@@ -73,7 +73,9 @@ def unload(name: str | None = None) -> int:
     return len(names)
 
 
-def _load(spec: ModelSpec) -> Generator | Embedder:
+def _load(db: Database, spec: ModelSpec) -> Generator | Embedder:
+    if not db.one("select mindful.setting_get('model_keep') = 'true' as keep")["keep"]:
+        db.after_transaction(unload)
     held = _loaded.get(spec.name)
     if held is not None and held.spec == spec:
         return held.model

@@ -2,7 +2,7 @@
 
 from mindful_client.calls.chat import *  # noqa: F403
 from mindful_client.calls.consolidation import *  # noqa: F403
-from mindful_client.calls.document import *  # noqa: F403
+from mindful_client.calls.document import *  # noqa: F403  # noqa: F403
 from mindful_client.calls.embedding import *  # noqa: F403
 from mindful_client.calls.fact import *  # noqa: F403
 from mindful_client.calls.job import *  # noqa: F403
@@ -13,4 +13,6 @@ from mindful_client.calls.model import *  # noqa: F403
 from mindful_client.calls.review import *  # noqa: F403
 from mindful_client.calls.setting import *  # noqa: F403
 from mindful_client.calls.status import *  # noqa: F403
+from mindful_client.calls.tool import *  # noqa: F403
 from mindful_client.calls.training import *  # noqa: F403
+from mindful_client.calls.transfer import *  # noqa: F403

@@ -28,3 +28,11 @@ def setting_set(
     Raises NotFoundError (no such setting), InvalidInputError (type, range, scope), NotAllowedError.
     """
     return scalar("setting_set", locals())
+
+
+def setting_undo(change_id: int) -> Call[Any]:
+    """Set a setting back to what it was before a change, and return the value that is now in force.
+
+    Raises NotFoundError (no such change of yours), NotReadyError (changed again since), NotAllowedError.
+    """
+    return scalar("setting_undo", locals())

@@ -14,12 +14,14 @@ from mindful.providers.llama.library import llama
 from mindful.providers.llama.weights import Weights
 from mindful.providers.options import check_known, file_sha256, integer
 
-_PROMPTING = ("system_prompt", "layout")
+_ANSWERING = ("system_prompt", "layout", "prompt_lookup")
 _OPTIONS = {
-    "generator": ("context_length", "threads", *_PROMPTING),
+    "generator": ("context_length", "threads", *_ANSWERING),
     "embedder": ("context_length", "threads"),
 }
 
+_LONGEST_GUESS = 32
+"""Tokens. With 60 and more in a batch llama.cpp's attention rounds otherwise, and answers would change."""
 _DEFAULT_CONTEXT = 2048
 """A longer context is an option: its KV cache is private memory of every backend (23 MB a 1,000 tokens at 135M)."""
 
@@ -40,6 +42,7 @@ def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
                 f"Register it with kind => '{'embedder' if pooled else 'generator'}'.",
             )
         if kind == "generator":
+            _lookup(options)
             from mindful.providers.llama.template import ChatTemplate
 
             ChatTemplate(weights).encode([Message("user", "Hi")])
@@ -57,7 +60,7 @@ def inspect_adapter(
     base: ModelSpec, source: str, options: Mapping[str, Any], interrupts: Interrupts
 ) -> ModelFacts:
     """Load an adapter with its base, have them evaluate a prompt, and tell what the file holds."""
-    check_known(options, ("scale", *_PROMPTING))
+    check_known(options, ("scale", *_ANSWERING))
     check_file(source)
     sha256 = file_sha256(source)
     generator = cast(
@@ -79,21 +82,26 @@ def load(spec: ModelSpec) -> Generator | Embedder:
     adapter = spec.adapter and Adapter(spec.adapter, spec.sha256, float(spec.options["scale"]))
     weights = Weights(spec.source, adapter or None)
     try:
-        return _open(spec.kind, weights, *_settings(weights, spec.options))
+        return _open(spec, weights)
     except BaseException:
         weights.close()
         raise
 
 
-def _open(kind: str, weights: Weights, context_length: int, threads: int) -> Generator | Embedder:
+def _open(spec: ModelSpec, weights: Weights) -> Generator | Embedder:
+    context_length, threads = _settings(weights, spec.options)
     # Imported here, as an embedder's first call should not pay for Jinja.
-    if kind == "embedder":
+    if spec.kind == "embedder":
         from mindful.providers.llama.embedder import LlamaEmbedder
 
         return LlamaEmbedder(weights, context_length, threads)
     from mindful.providers.llama.generator import LlamaGenerator
 
-    return LlamaGenerator(weights, context_length, threads)
+    return LlamaGenerator(weights, context_length, threads, _lookup(spec.options))
+
+
+def _lookup(options: Mapping[str, Any]) -> int:
+    return integer(options, "prompt_lookup", 0, 0, _LONGEST_GUESS)
 
 
 def _settings(weights: Weights, options: Mapping[str, Any]) -> tuple[int, int]:

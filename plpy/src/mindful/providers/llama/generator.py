@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from mindful.providers.llama.sampler import Sampler
 from mindful.providers.llama.signals import SignalReader
 from mindful.providers.llama.template import ChatTemplate
 from mindful.providers.llama.weights import Weights
+from mindful.providers.lookup import Lookup
 from mindful.providers.packing import common_prefix
 from mindful.text import TextStream
 
@@ -25,7 +27,8 @@ _SLOW_TOKEN_S = 0.05
 class LlamaGenerator:
     """A generator whose KV cache serves the longest prefix that a prompt shares with what was seen before."""
 
-    def __init__(self, weights: Weights, context_length: int, threads: int) -> None:
+    def __init__(self, weights: Weights, context_length: int, threads: int, lookup: int = 0) -> None:
+        """Make the context; `lookup` is how many tokens are guessed at most, where answers repeat (Lookup)."""
         self.context_length = context_length
         self._weights = weights
         self._template = ChatTemplate(weights)
@@ -52,6 +55,8 @@ class LlamaGenerator:
         self._holder: object = None  # the stream that evaluated last
         self._slow = False
         self.state_format = kv.format_of(weights, context_length)
+        # Wrong guesses must be forgotten one by one.
+        self._lookup = lookup if self.state_format is not None else 0
 
     def held(self, tokens: Sequence[int]) -> int:
         """Count how many tokens, from the first, the cache holds."""
@@ -94,15 +99,16 @@ class LlamaGenerator:
         # Batch shapes differ with a warm cache and with them the last bits of the logits: a seed asks for repetition.
         completion.cached_tokens = self._evaluate(context, tenant, interrupts, reuse=sampling.seed is None)
         self._holder = holder
+        lookup, at = Lookup(self._lookup if sampling.temperature == 0 else 0), -1
         with Sampler(self._weights, sampling) as sampler:
             for made in range(min(sampling.max_tokens, self.context_length - len(context))):
                 if self._holder is not holder:  # another call of this backend ran while ours was suspended
                     self._evaluate(context, tenant, interrupts)
-                    self._holder = holder
+                    self._holder, at = holder, lookup.forget()
                 elif made:
-                    self._append(context[-1:], interrupts)
-                logits = self._logits()
-                token = sampler.choose(self._context, -1, logits)
+                    at = self._advance(context, lookup, interrupts)
+                logits = self._logits(at)
+                token = sampler.choose(self._context, at, logits)
                 self._signals.read(logits, token, completion)
                 completion.total_ms = (time.perf_counter() - started) * 1000
                 completion.first_token_ms = completion.first_token_ms or completion.total_ms
@@ -188,21 +194,35 @@ class LlamaGenerator:
         self._append(tokens[shared:], interrupts)
         return shared
 
-    def _append(self, tokens: Sequence[int], interrupts: Interrupts) -> None:
+    def _advance(self, context: Sequence[int], lookup: Lookup, interrupts: Interrupts) -> int:
+        """Evaluate the newest token, unless it was guessed, and return the batch's entry whose logits follow it."""
+        confirmed = lookup.confirm(context[-1])
+        if confirmed is not None:
+            return confirmed
+        if len(self._cached) >= len(context):
+            self._keep(len(context) - 1)
+        guessed = lookup.guess(context, self.context_length - len(context))
+        self._append([context[-1], *guessed], interrupts, every_logit=bool(guessed))
+        return 0 if guessed else -1
+
+    def _append(self, tokens: Sequence[int], interrupts: Interrupts, every_logit: bool = False) -> None:
         for start in range(0, len(tokens), _BATCH):
             part = tokens[start : start + _BATCH]
             interrupts.check()
-            self._decode(part, interrupts)
+            self._decode(part, interrupts, every_logit)
             self._cached.extend(part)
 
-    def _decode(self, tokens: Sequence[int], interrupts: Interrupts) -> None:
+    def _decode(self, tokens: Sequence[int], interrupts: Interrupts, every_logit: bool) -> None:
         # The callback runs once a graph node: nothing beside a batch, a few per cent of a small model's token.
         watched = len(tokens) > 1 or self._slow
         callback = llama.ggml_abort_callback((lambda _data: interrupts.pending()) if watched else 0)
         llama.llama_set_abort_callback(self._context, callback, None)
         array = (llama.llama_token * len(tokens))(*tokens)
+        batch = llama.llama_batch_get_one(array, len(tokens))
+        if every_logit:
+            batch.logits = (ctypes.c_int8 * len(tokens))(*[1] * len(tokens))
         started = time.perf_counter()
-        status = llama.llama_decode(self._context, llama.llama_batch_get_one(array, len(tokens)))
+        status = llama.llama_decode(self._context, batch)
         if len(tokens) == 1:
             self._slow = time.perf_counter() - started > _SLOW_TOKEN_S
         if status != 0:
@@ -219,6 +239,6 @@ class LlamaGenerator:
             llama.llama_memory_clear(self._memory, False)
             self._cached.clear()
 
-    def _logits(self) -> Any:
-        pointer = llama.llama_get_logits_ith(self._context, -1)
+    def _logits(self, at: int = -1) -> Any:
+        pointer = llama.llama_get_logits_ith(self._context, at)
         return np.ctypeslib.as_array(pointer, shape=(self._weights.vocabulary_size,))

@@ -1,0 +1,187 @@
+"""What the user asks the assistant to change about itself, and the settings that do so.
+
+Rules find such requests, and not the model: it must not change anything because some text asks it to. They read nothing
+but the user's own message, take whole sentences only, and would rather miss a request than take something else for one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mindful.ports import Database, Row
+
+_LONGEST = 300
+"""Characters of a message that may be a request: they are short."""
+
+_TONES = {"casual": "informal", "warm": "friendly", "friendlier": "friendly"}
+_OPPOSITES = {"formal": "informal", "informal": "formal", "friendly": "neutral"}
+_LANGUAGES = (
+    "Arabic|Chinese|Czech|Danish|Dutch|English|Finnish|French|German|Greek|Hebrew|Hindi|Hungarian|Indonesian|Italian|"
+    "Japanese|Korean|Norwegian|Persian|Polish|Portuguese|Romanian|Russian|Spanish|Swedish|Thai|Turkish|Ukrainian|"
+    "Vietnamese"
+)
+_NO_NAME = re.compile(
+    r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun|To)day|Tomorrow|Tonight|Later|Back|Again|Now|Sometime|Maybe|Crazy|Old|Stupid|"
+    r"Uber|An?|The|If|When|At|On|In"
+)
+
+_SENTENCE = re.compile(r"(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<=[.!?])\s+|\n+")
+_LASTING = re.compile(
+    r"\b(?:from now on|from here on|in (?:the )?future|always|in all (?:our )?chats)\b,?", re.I
+)
+_SESSION = re.compile(r"\b(?:in|for the rest of) (?:this|our) (?:chat|conversation|session)\b,?", re.I)
+_COURTESY = re.compile(
+    r"^(?:please|ok(?:ay)?|hi|hello|hey|so|and|also|now|actually|just|"
+    r"(?:can|could|would|will) you|i(?:'d| would) (?:like|prefer)(?: it if)? you to|i want you to|"
+    r"you (?:can|may|should)|try to|let's)\b,?\s+|,?\s+(?:please|ok(?:ay)?|thanks|thank you|with me|to me|instead)$",
+    re.I,
+)
+_NOTHING = re.compile(r"(?:thanks|thank you|please|ok(?:ay)?|hi|hello|hey|great|good|perfect)?", re.I)
+
+_NAME = r"(?P<name>(?:(?:Mr|Mrs|Ms|Dr|Prof)\.? )?[^\W\d_][\w'-]*(?: (?!any)[^\W\d_][\w'-]*){0,2})"
+_ANSWER = r"(?:answers?|repl(?:y|ies)|responses?)"
+_SPEAK = r"(?:speak|talk|write|answer|reply|respond|sound)"
+_TONE = r"(?P<tone>formal|informal|casual|friendly|friendlier|warm|neutral)"
+_RULES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (key, re.compile(pattern, flags))
+    for key, pattern, flags in (
+        ("user_name", rf"(?:[Cc]all me|[Aa]ddress me as|[Rr]efer to me as) {_NAME}", 0),
+        (
+            "user_name",
+            rf"(?P<stop>(?:[Ss]top calling|(?:[Dd]on't|[Dd]o not) call) me {_NAME}(?: any ?more)?)",
+            0,
+        ),
+        (
+            "assistant_tone",
+            rf"(?:(?:{_SPEAK}|be)(?: to me| with me)?|use)(?:(?: in)? an?)?(?: (?:a bit|a little|much|very))?"
+            rf"(?: (?P<much>more|less))? {_TONE}(?:ly)?(?: (?:tone|style|language|manner))?",
+            re.I,
+        ),
+        (
+            "assistant_tone",
+            rf"(?P<stop>(?:stop (?:being|speaking|talking)|(?:don't|do not) (?:be|speak|talk))(?: so)? {_TONE}(?:ly)?)",
+            re.I,
+        ),
+        (
+            "answer_language",
+            rf"(?:(?:{_SPEAK}|continue|switch)(?: to me| me)?(?: only)?(?: in| to)?) "
+            rf"(?P<language>{_LANGUAGES})(?: only)?",
+            re.I,
+        ),
+        (
+            "answer_language",
+            rf"(?P<stop>stop (?:speaking|answering|replying|responding|writing)(?: in)? "
+            rf"(?P<language>{_LANGUAGES}))",
+            re.I,
+        ),
+        (
+            "answer_length",
+            rf"(?:keep|make) (?:it|your {_ANSWER}) (?P<short>short|brief|concise|shorter|short and simple)|"
+            rf"(?:be|{_SPEAK})(?: more)? (?P<short2>brief|concise|succinct|briefly|concisely)|"
+            rf"(?:(?:give|write|I want|I prefer)(?: me)? )?(?P<short3>shorter|short|brief) {_ANSWER}",
+            re.I,
+        ),
+        (
+            "answer_length",
+            rf"be more (?P<long>detailed|verbose)|{_SPEAK} (?P<long2>in (?:more|greater) detail|at (?:more )?length)|"
+            rf"(?:(?:give|write|I want|I prefer)(?: me)? )?(?P<long3>longer|long|more detailed|detailed) {_ANSWER}",
+            re.I,
+        ),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting to be changed because a message asked for it; value None takes it back."""
+
+    key: str
+    value: str | None
+    scope: str
+    reason: str
+
+
+def requested(message: str) -> list[Change]:
+    """Find what a message asks to be changed: every sentence of it is such a request, or says that it is to last."""
+    if len(message) > _LONGEST:
+        return []
+    changes: dict[str, Change] = {}
+    nothing_else = True
+    for sentence in filter(None, map(str.strip, _SENTENCE.split(message))):
+        change = _change(sentence)
+        if change is not None:
+            changes[change.key] = change
+        elif not _NOTHING.fullmatch(sentence.rstrip(".!")):
+            nothing_else = False
+    return [change for change in changes.values() if nothing_else or _LASTING.search(change.reason)]
+
+
+def wanted(db: Database, session_id: str | None, message: str) -> list[Change]:
+    """Find what a message asks to be changed, where the assistant may do so."""
+    changes = requested(message)
+    if not changes:
+        return []
+    row = db.one(
+        "select mindful.setting_get('assistant_changes', $1) = 'true' as allowed", ("uuid",), (session_id,)
+    )
+    return changes if row["allowed"] else []
+
+
+def prompt(db: Database, session_id: str | None, changes: Sequence[Change]) -> Sequence[Row]:
+    """Tell, by key and line, what the system prompt says of the settings in force and of changes about to be made."""
+    return db.rows(
+        "select key, line from mindful._assistant_prompt($1, $2)",
+        ("uuid", "jsonb"),
+        (session_id, json.dumps({change.key: change.value for change in changes})),
+    )
+
+
+def apply(db: Database, session_id: str, changes: Sequence[Change]) -> list[int]:
+    """Make the changes, and return their ids."""
+    return [
+        db.one(
+            "select mindful._assistant_change($1, $2, $3, $4, $5) as id",
+            ("text", "jsonb", "text", "uuid", "text"),
+            (change.key, json.dumps(change.value), change.scope, session_id, change.reason),
+        )["id"]
+        for change in changes
+    ]
+
+
+def _change(sentence: str) -> Change | None:
+    lasting = bool(_LASTING.search(sentence))
+    core = _SESSION.sub("", _LASTING.sub("", sentence.replace("\u2019", "'"))).rstrip(" .!,").strip()
+    if core.endswith("?"):  # "Can you speak formally?" asks for it, "Do you speak Spanish?" asks something
+        core = core.rstrip("?") if re.match(r"(?:can|could|would|will) you .*\bplease\b", core, re.I) else ""
+    while (rest := _COURTESY.sub("", core).strip()) != core:
+        core = rest
+    for key, rule in _RULES:
+        if (found := rule.fullmatch(core)) and (value := _value(key, found)) is not None:
+            scope = "user" if lasting or key == "user_name" else "session"
+            return Change(key, value or None, scope, sentence)
+    return None
+
+
+def _value(key: str, found: re.Match[str]) -> str | None:
+    """Read a rule's match: the new value, empty to take the setting back, None for no request after all."""
+    parts = {name: text for name, text in found.groupdict().items() if text}
+    if key == "user_name" and not all(map(_is_name, parts["name"].split())):
+        return None
+    if "stop" in parts:
+        return ""
+    if key == "user_name":
+        return parts["name"]
+    if key == "assistant_tone":
+        tone = parts["tone"].lower()
+        tone = _TONES.get(tone, tone)
+        return _OPPOSITES.get(tone, "neutral") if parts.get("much", "").lower() == "less" else tone
+    if key == "answer_language":
+        return parts["language"].title()
+    return "short" if any(name.startswith("short") for name in parts) else "long"
+
+
+def _is_name(word: str) -> bool:
+    return word[0].isupper() and not _NO_NAME.fullmatch(word)

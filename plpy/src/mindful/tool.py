@@ -1,0 +1,273 @@
+"""Tools: SQL functions that a chat calls for its user.
+
+Which one is chosen by the likeness of the user's message and the tools' descriptions. Nothing that was recalled, and no
+tool's result, is part of that choice: no memory can cause a call.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mindful.entry import sql_function
+from mindful.errors import (
+    InsufficientPrivilegeError,
+    InvalidParameterError,
+    MindfulError,
+    NullValueError,
+    WrongObjectError,
+)
+from mindful.grammar import gbnf
+from mindful.llm import Call, check_fits, embed_texts
+from mindful.ports import Database, Generator, Message, ModelSpec, Row, Sampling, Vector
+from mindful.schema import Schema
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_ROWS = 20
+"""Rows of a result at most."""
+_ARGUMENT_TOKENS = 256
+_SCHEMAS: Mapping[str, Mapping[str, Any]] = {
+    "smallint": {"type": "integer"},
+    "integer": {"type": "integer"},
+    "bigint": {"type": "integer"},
+    "real": {"type": "number"},
+    "double precision": {"type": "number"},
+    "numeric": {"type": "number"},
+    "boolean": {"type": "boolean"},
+    "date": {"type": "string", "format": "date"},
+    "timestamp with time zone": {"type": "string", "format": "date-time"},
+    "uuid": {"type": "string", "format": "uuid"},
+    "jsonb": {},
+    "json": {},
+}
+_MOST_VECTORS = 256
+_vectors: dict[tuple[str, str, str], Vector] = {}
+"""Embeddings of descriptions by tenant and embedder: a cache of this backend, of what is computed again when lost."""
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call of a tool, and what became of it: ok, failed, or timeout."""
+
+    name: str
+    arguments: str | None
+    result: str
+    outcome: str
+    sqlstate: str | None
+    ms: float
+
+    @property
+    def content(self) -> str:
+        """What is remembered, and shown to the model as data."""
+        verb = "gave" if self.outcome == "ok" else "failed:"
+        return f"{self.name}({self.arguments or ''}) {verb} {self.result}"
+
+    def turn(self) -> dict[str, Any]:
+        """Write it as a message of a session."""
+        metadata = {
+            "tool": self.name,
+            "arguments": json.loads(self.arguments or "null"),
+            "result": self.result,
+            "outcome": self.outcome,
+            "sqlstate": self.sqlstate,
+            "ms": round(self.ms, 3),
+        }
+        return {"role": "tool", "content": self.content, "metadata": metadata}
+
+
+@sql_function
+def tool_register(
+    db: Database,
+    name: str | None,
+    function: str | None,
+    description: str | None,
+    json_schema: str | None,
+    read_only: bool | None,
+    scope: str | None,
+) -> str:
+    """Check a function, and enter it as a tool."""
+    for argument, value in (
+        ("name", name),
+        ("function", function),
+        ("description", description),
+        ("read_only", read_only),
+    ):
+        if value is None:
+            raise NullValueError(f"{argument} is null", "Give it.")
+    if not _NAME.fullmatch(str(name)):
+        raise InvalidParameterError(
+            f'name is "{name}"', "It must be of up to 63 lower-case letters, digits and underscores."
+        )
+    if not str(description).strip() or len(str(description)) > 1000:
+        raise InvalidParameterError("description is empty or longer than 1000 characters", "Give a sentence.")
+    if scope not in ("user", "global"):
+        raise InvalidParameterError(f"scope is {scope}", "Scopes are user and global.")
+    found = db.one("select * from mindful._tool_function($1)", ("text",), (function,))
+    _check_function(str(function), found, scope)
+    arguments = json.loads(found["arguments"])
+    schema = json.dumps(_schema_of(arguments)) if json_schema is None else json_schema
+    _check_schema(schema, arguments)
+    return str(
+        db.one(
+            "select mindful._tool_insert($1, $2, $3, $4, $5, $6) as name",
+            ("text", "text", "text", "jsonb", "boolean", "text"),
+            (name, function, description, schema, read_only, scope),
+        )["name"]
+    )
+
+
+class Toolbox:
+    """The tools that a chat may call for a message."""
+
+    def __init__(self, db: Database, spec: ModelSpec, generator: Generator, session_id: str | None) -> None:
+        self._db = db
+        self._spec = spec
+        self._generator = generator
+        self._session_id = session_id
+
+    def use(self, message: str, room: int) -> list[ToolCall]:
+        """Call what the message asks for, with results of at most so many tokens in all."""
+        settings = self._db.one(
+            "select allowed, calls, timeout_ms, result_tokens, threshold from mindful._tool_settings($1)",
+            ("uuid",),
+            (self._session_id,),
+        )
+        if settings["allowed"] == "off":
+            return []
+        chosen = self._choose(message, settings)
+        length = min(settings["result_tokens"], room // max(len(chosen), 1))
+        return [self._call(tool, message, settings["timeout_ms"], length) for tool in chosen]
+
+    def _choose(self, message: str, settings: Row) -> list[Row]:
+        tools = self._db.rows(
+            "select * from mindful._tool_available($1)", ("boolean",), (settings["allowed"] == "write",)
+        )
+        has_embedder = tools and self._db.rows("select name from mindful._model_find('embedder', null)")
+        if not has_embedder:
+            return []
+        embedder = has_embedder[0]["name"]
+        tenant = self._db.one("select mindful._tenant() as tenant")["tenant"]
+        keys = [(tenant, embedder, _described(tool)) for tool in tools]
+        missing = [key for key in dict.fromkeys(keys) if key not in _vectors]
+        wanted, *vectors = embed_texts(self._db, [message, *(text for _, _, text in missing)], None)
+        if len(_vectors) + len(missing) > _MOST_VECTORS:
+            _vectors.clear()
+        _vectors.update(zip(missing, vectors, strict=True))
+        likeness = [
+            sum(a * b for a, b in zip(wanted, _vectors[key], strict=True)) if key in _vectors else -1.0
+            for key in keys
+        ]
+        best = sorted(range(len(tools)), key=lambda at: -likeness[at])[: settings["calls"]]
+        return [tools[at] for at in best if likeness[at] >= settings["threshold"]]
+
+    def _call(self, tool: Row, message: str, timeout_ms: int, length: int) -> ToolCall:
+        started = time.perf_counter()
+        arguments: str | None = None
+        try:
+            arguments = self._arguments(tool, message)
+            given = json.loads(arguments)
+            rows = self._db.attempt(
+                "select mindful._tool_run($1, $2, $3)::text as result",
+                ("text", "jsonb", "boolean"),
+                (_statement(tool, given), arguments, tool["read_only"]),
+                tool["read_only"],
+                timeout_ms,
+            )
+            result, outcome, sqlstate = str(rows[0]["result"]), "ok", None
+        except MindfulError as error:
+            outcome = "timeout" if error.sqlstate == "57014" else "failed"
+            result, sqlstate = str(error), error.sqlstate
+        ms = (time.perf_counter() - started) * 1000
+        return ToolCall(
+            tool["name"], arguments, self._generator.truncate(result, length), outcome, sqlstate, ms
+        )
+
+    def _arguments(self, tool: Row, message: str) -> str:
+        """Have the generator draw the arguments from the message, held to their schema."""
+        schema = Schema(tool["json_schema"])
+        if not schema.schema.get("properties"):
+            return "{}"
+        system = f"Extract from the text as JSON: {tool['description']}\nJSON schema: {tool['json_schema']}"
+        tokens = self._generator.encode([Message("system", system), Message("user", message)])
+        check_fits(tokens, self._generator)
+        grammar = gbnf(schema.schema, schema.fits)
+        call = Call(self._spec, self._generator, tokens, Sampling(_ARGUMENT_TOKENS, grammar=grammar))
+        return schema.checked(call.answer(self._db))
+
+
+def _described(tool: Row) -> str:
+    return f"{tool['name'].replace('_', ' ')}: {tool['description']}"
+
+
+def _statement(tool: Row, given: Mapping[str, Any]) -> str:
+    """Write the call: each given argument by name, read from the JSON as its SQL type."""
+    types = {argument["name"]: argument["type"] for argument in json.loads(tool["arguments"])}
+    columns = ", ".join(f"{_identifier(name)} {types[name]}" for name in given)
+    passed = ", ".join(f"{_identifier(name)} => given.{_identifier(name)}" for name in given)
+    call = f"{tool['relation']}({passed})"
+    source = f"pg_catalog.jsonb_to_record($1) given ({columns}), lateral {call}" if given else call
+    rows = f"select pg_catalog.to_jsonb(called) as value from {source} as called limit {_ROWS}"
+    if tool["returns_set"]:
+        rows = f"select coalesce(pg_catalog.jsonb_agg(r.value), '[]') from ({rows}) r"
+    return rows
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _check_function(signature: str, found: Row, scope: str | None) -> None:
+    if found["kind"] is not None or found["definer"]:
+        reason = "runs with its owner's rights" if found["definer"] else "is no ordinary function"
+        raise WrongObjectError(
+            f"{signature} {reason}", "Tools are ordinary functions, SECURITY INVOKER and without VARIADIC."
+        )
+    if scope == "user" and not (found["executable"] and found["trusted"]):
+        raise InsufficientPrivilegeError(
+            f"{signature} is not yours to call as a tool",
+            "You need EXECUTE on it, and it must belong to you, a superuser or the database's owner.",
+        )
+
+
+def _schema_of(arguments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {argument["name"]: _type_schema(argument["type"]) for argument in arguments},
+        "required": [argument["name"] for argument in arguments if argument["required"]],
+        "additionalProperties": False,
+    }
+
+
+def _type_schema(name: str) -> Mapping[str, Any]:
+    if name.endswith("[]"):
+        return {"type": "array", "items": _type_schema(name.removesuffix("[]"))}
+    return _SCHEMAS.get(name, {"type": "string"})
+
+
+def _check_schema(text: str, arguments: Sequence[Mapping[str, Any]]) -> None:
+    """Raise unless what fits the schema can be passed to the function by name."""
+    if unfit := [argument for argument in arguments if not argument["name"] or argument["pseudo"]]:
+        raise WrongObjectError(
+            f"an argument of the function has no name or the type {unfit[0]['type']}",
+            "Tools have named arguments of definite types.",
+        )
+    schema = Schema(text)
+    properties = set(schema.schema.get("properties", {}))
+    names = {argument["name"] for argument in arguments}
+    needed = {argument["name"] for argument in arguments if argument["required"]}
+    if schema.schema.get("type") != "object" or not properties <= names:
+        raise InvalidParameterError(
+            "json_schema is not an object with the function's arguments",
+            f"Its properties are {sorted(names)}.",
+        )
+    if schema.schema.get("additionalProperties") is not False:
+        raise InvalidParameterError("json_schema allows other members", 'Add "additionalProperties": false.')
+    if missing := needed - set(schema.schema.get("required", ())):
+        raise InvalidParameterError(
+            f"json_schema does not require {sorted(missing)}", "Arguments without a default are required."
+        )
+    gbnf(schema.schema, schema.fits)

@@ -1,0 +1,82 @@
+insert into setting_definition (key, type, high, scopes, initial, description, choices, prompt) values
+    ('assistant_tone', 'text', null, '{global,user,session}', 'null', 'The tone of answers.',
+        '{formal,informal,friendly,neutral}', 'Answer in a %s tone.'),
+    ('answer_length', 'text', null, '{global,user,session}', 'null', 'How long answers are.',
+        '{short,long}', 'Give %s answers.'),
+    ('answer_language', 'text', null, '{global,user,session}', 'null', 'The language of answers.',
+        '{Arabic,Chinese,Czech,Danish,Dutch,English,Finnish,French,German,Greek,Hebrew,Hindi,Hungarian,Indonesian,Italian,Japanese,Korean,Norwegian,Persian,Polish,Portuguese,Romanian,Russian,Spanish,Swedish,Thai,Turkish,Ukrainian,Vietnamese}',
+        'Answer in %s.'),
+    ('user_name', 'text', 60, '{user,session}', 'null', 'What the user wants to be called.', null, 'The user is called %s.');
+insert into setting_definition (key, type, scopes, initial, description) values
+    ('assistant_changes', 'boolean', '{global,user,session}', 'true',
+        'Whether the assistant may change, when a message asks for it, the settings that have a prompt.');
+
+create function _assistant_prompt(session_id uuid, changes jsonb default '{}')
+returns table (key text, line text)
+language sql stable parallel safe security invoker rows 4
+begin atomic
+    select d.key,
+        pg_catalog.format(d.prompt, case when d.choices is null then v.value::text else v.value #>> '{}' end)
+    from mindful.setting_definition d
+    cross join lateral (
+        select coalesce(changes -> d.key, mindful.setting_get(d.key, _assistant_prompt.session_id)) as value
+    ) v
+    where d.prompt is not null and v.value <> 'null'
+    order by d.key;
+end;
+comment on function _assistant_prompt(uuid, jsonb) is
+'What the system prompt says of the settings in force that the model is told of, changes first that are about to be made; a free text as a JSON string.';
+
+create function _assistant_change(key text, value jsonb, scope text, session_id uuid, reason text) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.setting (scope, session_id, key, value, reason, changed_by)
+    select _assistant_change.scope, case when _assistant_change.scope = 'session' then _assistant_change.session_id end,
+        d.key, mindful._setting_check(d.key, _assistant_change.value, _assistant_change.scope),
+        _assistant_change.reason, 'assistant for ' || current_user
+    from mindful.setting_definition d
+    where d.key = _assistant_change.key and d.prompt is not null
+        and _assistant_change.scope = any (array['user', 'session'])
+    returning id;
+end;
+comment on function _assistant_change(text, jsonb, text, uuid, text) is
+'Changes a setting as the user has asked the assistant to, for the reason of these words; nothing but settings that have a prompt.';
+
+create function setting_undo(change_id bigint) returns jsonb
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    undone mindful.setting;
+    newer bigint;
+begin
+    select s.* into undone from mindful.setting s
+    where s.tenant = any (array['', (select mindful._tenant())]) and s.id = change_id;
+    if not found then
+        perform mindful._raise('42704', format('there is no change %s of a setting', coalesce(change_id::text, 'null')),
+            'Changes are listed in mindful.setting.');
+    end if;
+    select max(s.id) into newer from mindful.setting s
+    where s.tenant = undone.tenant and s.key = undone.key and s.scope = undone.scope
+        and s.session_id is not distinct from undone.session_id;
+    if newer > undone.id then
+        perform mindful._raise('55000', format('setting %s was changed again by change %s', undone.key, newer),
+            format('Undo that first, or set it with setting_set(%L, ...).', undone.key));
+    end if;
+    return mindful.setting_set(
+        undone.key,
+        coalesce(
+            (
+                select s.value from mindful.setting s
+                where s.tenant = undone.tenant and s.key = undone.key and s.scope = undone.scope
+                    and s.session_id is not distinct from undone.session_id and s.id < undone.id
+                order by s.id desc limit 1
+            ),
+            'null'
+        ),
+        undone.scope, undone.session_id, format('undo of change %s', undone.id)
+    );
+end
+$$;
+comment on function setting_undo(bigint) is
+'Sets a setting back to what it was in its scope before the change with this id, and returns the value now in force; that is a change too, and can be undone. Errors: 42704 (no such change of yours), 55000 (changed again since), 42501 (global is for mindful_admin).';
