@@ -3623,6 +3623,447 @@ grant execute on function
 to mindful_user;
 grant select on document to mindful_user;
 
+-- transfer
+create function _memory_embeddings(id bigint) returns jsonb
+language plpgsql stable parallel restricted security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    model text;
+    found text;
+    embeddings jsonb := '{}';
+begin
+    for model in select m.name from mindful.model m where m.kind = 'embedder' order by m.name loop
+        execute format('select e.embedding::text from mindful.%I e where e.tenant = $1 and e.id = $2
+            and e.content_hash = (select m.content_hash from mindful.memory m where m.tenant = $1 and m.id = $2)',
+            mindful._embedding_table(model))
+        into found using mindful._tenant(), id;
+        if found is not null then
+            embeddings := embeddings || jsonb_build_object(model, found::jsonb);
+        end if;
+    end loop;
+    return embeddings;
+end
+$$;
+comment on function _memory_embeddings(bigint) is 'A memory''s embeddings, by model, that are of its present text.';
+
+create function memory_export(
+    kinds text[] default null,
+    session_id uuid default null,
+    source text default null,
+    embeddings boolean default false
+) returns setof jsonb
+language sql stable parallel unsafe security invoker rows 1000
+begin atomic
+    with chosen as not materialized (
+        select m.id
+        from mindful.memory m
+        where m.tenant = (select mindful._tenant())
+            and (kinds is null or m.kind = any (kinds))
+            and (memory_export.session_id is null or m.session_id = memory_export.session_id)
+            and (memory_export.source is null or m.source = memory_export.source)
+    )
+    select pg_catalog.jsonb_build_object('type', 'export', 'models', case when memory_export.embeddings then (
+        select pg_catalog.jsonb_object_agg(m.name, m.sha256) from mindful.model m where m.kind = 'embedder') end)
+    union all
+    select pg_catalog.to_jsonb(s) - 'tenant' || '{"type": "session"}'
+    from mindful.session s
+    where s.tenant = (select mindful._tenant())
+        and (kinds is null and memory_export.session_id is null and memory_export.source is null
+            or exists (select from mindful.memory m join chosen c on c.id = m.id
+                where m.tenant = s.tenant and m.session_id = s.session_id))
+    union all
+    (
+        select pg_catalog.to_jsonb(m) - '{tenant,content_hash}'::text[] || '{"type": "memory"}' || case
+            when memory_export.embeddings then pg_catalog.jsonb_build_object('embeddings', mindful._memory_embeddings(m.id))
+            else '{}'::jsonb
+        end
+        from mindful.memory m join chosen c on c.id = m.id
+        where m.tenant = (select mindful._tenant())
+        order by m.id
+    )
+    union all
+    select pg_catalog.to_jsonb(l) - 'tenant' || '{"type": "link"}'
+    from mindful.memory_link l join chosen s on s.id = l.source_id join chosen t on t.id = l.target_id
+    where l.tenant = (select mindful._tenant())
+    union all
+    select pg_catalog.to_jsonb(e) - 'tenant' || '{"type": "evidence"}'
+    from mindful.memory_evidence e join chosen c on c.id = e.id join chosen s on s.id = e.source_id
+    where e.tenant = (select mindful._tenant())
+    union all
+    select pg_catalog.to_jsonb(a) - 'tenant' || '{"type": "access"}'
+    from mindful.memory_access a join chosen c on c.id = a.id
+    where a.tenant = (select mindful._tenant());
+end;
+comment on function memory_export(text[], uuid, text, boolean) is
+'The caller''s memories as JSON objects for memory_import, a row each: first one of type export, then sessions, memories, links, evidence and accesses with all their columns. Filters: kinds, one session, one source; links and evidence are given where both of their memories are. With embeddings true, memories bring those of their present text. Read it through a cursor or COPY where it is long.';
+
+create function _import_problem(type text, line jsonb) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when pg_catalog.jsonb_typeof(line) is distinct from 'object' then 'is no JSON object'
+        when type is null or type <> all (array['export', 'session', 'memory', 'link', 'evidence', 'access'])
+            then 'has no type that is known'
+        when type = 'session' and line ->> 'session_id' is null then 'has no session_id'
+        when type = any (array['memory', 'evidence', 'access']) and line ->> 'id' is null then 'has no id'
+        when type = 'memory' and coalesce(pg_catalog.btrim(line ->> 'content', E' \t\n\r'), '') = '' then 'has no content'
+        when type = 'memory' and pg_catalog.octet_length(line ->> 'content') > 262144 then 'has a content of more than 262144 bytes'
+        when type = 'link' and (line ->> 'source_id' is null or line ->> 'target_id' is null) then 'has no source_id or target_id'
+        when type = 'evidence' and (line ->> 'source_id' is null or line ->> 'quote' is null) then 'has no source_id or quote'
+    end;
+end;
+comment on function _import_problem(text, jsonb) is 'What is wrong with the shape of a line that is to be imported; NULL if nothing.';
+
+create function _import_fail(number bigint, problem text) returns void
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    perform mindful._raise('22023', format('line %s %s', number, problem),
+        'Nothing was imported. Lines are as memory_export writes them.');
+end
+$$;
+comment on function _import_fail(bigint, text) is 'Raises the error of a line that cannot be imported.';
+
+create function _import_defaults(relation regclass) returns jsonb
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    defaults jsonb;
+begin
+    execute (
+        select format('select jsonb_build_object(%s)',
+            string_agg(format('%L, %s', a.attname, pg_get_expr(d.adbin, d.adrelid)), ', '))
+        from pg_attribute a
+        join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+        where a.attrelid = relation and a.attgenerated = '' and a.attidentity = ''
+    ) into defaults;
+    return defaults;
+end
+$$;
+comment on function _import_defaults(regclass) is 'What the columns of a table hold where nobody gives them.';
+
+create function _import_rule(relation regclass) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select pg_catalog.format('select %L || c.name from jsonb_populate_record(null::%s, $1) r, lateral (values %s) c (name, holds)
+        where not c.holds limit 1', 'breaks the rule ', relation,
+        pg_catalog.string_agg(pg_catalog.format('(%L, %s)', c.conname, pg_catalog.pg_get_expr(c.conbin, c.conrelid)), ', '))
+    from pg_catalog.pg_constraint c
+    where c.conrelid = relation and c.contype = 'c';
+end;
+comment on function _import_rule(regclass) is
+'A query that reads a JSON object, $1, as a row of a table, and gives the first CHECK constraint that it breaks.';
+
+create function _import_check(lines text) returns void
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    tables jsonb := '{"session": "session", "memory": "memory", "link": "memory_link", "evidence": "memory_evidence", "access": "memory_access"}';
+    defaults jsonb;
+    rules jsonb;
+    number bigint;
+    line jsonb;
+    problem text;
+begin
+    select jsonb_object_agg(t.key, mindful._import_defaults(('mindful.' || t.value)::regclass)),
+        jsonb_object_agg(t.key, mindful._import_rule(('mindful.' || t.value)::regclass))
+    into defaults, rules
+    from jsonb_each_text(tables) t;
+    begin
+        for number, line in execute lines loop
+            problem := mindful._import_problem(line ->> 'type', line);
+            if problem is null and rules ? (line ->> 'type') then
+                execute rules ->> (line ->> 'type') into problem using defaults -> (line ->> 'type') || line;
+            end if;
+            exit when problem is not null;
+        end loop;
+    exception
+        when data_exception then
+            problem := 'cannot be read: ' || sqlerrm;
+    end;
+    if problem is not null then
+        perform mindful._import_fail(number, problem);
+    end if;
+end
+$$;
+comment on function _import_check(text) is
+'Raises an error that names the first line that is no row of its type''s table. Lines are a query of number and line.';
+
+create function _import_refer(lines text, ids bigint[]) returns void
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    number bigint;
+    problem text;
+begin
+    execute format($query$
+        with line as (%s)
+        select l.number, 'has an id that another memory of the file has'
+        from (
+            select l.number, row_number() over (partition by l.line ->> 'id' order by l.number) as occurrence
+            from line l where l.line ->> 'type' = 'memory'
+        ) l
+        where l.occurrence > 1
+        union all
+        select l.number, format('names memory %%s, which is not in the file', r.id)
+        from line l, lateral (values ('id'), ('source_id'), ('target_id')) k (key),
+            lateral (select (l.line ->> k.key)::bigint) r (id)
+        where l.line ->> 'type' in ('link', 'evidence', 'access') and r.id is not null
+            and not exists (select from unnest($1) i (id) where i.id = r.id)
+        union all
+        select l.number, format('names session %%s, which is not in the file', l.line ->> 'session_id')
+        from line l
+        where l.line ->> 'type' = 'memory' and l.line ->> 'session_id' is not null
+            and not exists (select from mindful.session s
+                where s.tenant = (select mindful._tenant()) and s.session_id = (l.line ->> 'session_id')::uuid)
+        limit 1$query$, lines)
+    into number, problem using ids;
+    if number is not null then
+        perform mindful._import_fail(number, problem);
+    end if;
+end
+$$;
+comment on function _import_refer(text, bigint[]) is
+'Raises an error that names a line which refers to what is neither in the file nor there; ids are those of the file''s memories.';
+
+create type memory_origin as (
+    number bigint,
+    old_id bigint,
+    known_id bigint,
+    differs boolean
+);
+comment on type memory_origin is
+'A memory that is to be imported: its line, its id there, the memory here that it is, and whether that has another text.';
+
+create function _import_match(lines text) returns setof memory_origin
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    return query execute format($query$
+        with given as (
+            select l.number, (l.line ->> 'id')::bigint as id, md5(l.line ->> 'content') as hash, r.kind, r.created_at,
+                r.session_id, r.turn, r.source, r.source_key,
+                row_number() over (partition by r.kind, r.created_at, md5(l.line ->> 'content') order by l.number) as occurrence
+            from (%s) l, jsonb_populate_record(null::mindful.memory, $1 || l.line) r
+            where l.line ->> 'type' = 'memory'
+        ),
+        known as (
+            select m.id, m.content_hash, m.kind, m.created_at,
+                row_number() over (partition by m.kind, m.created_at, m.content_hash order by m.id) as occurrence
+            from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.turn is null and m.source_key is null
+        )
+        select g.number, g.id, coalesce(t.id, s.id, k.id), coalesce(t.content_hash <> g.hash, s.content_hash <> g.hash, false)
+        from given g
+        left join mindful.memory t on t.tenant = (select mindful._tenant()) and t.session_id = g.session_id and t.turn = g.turn
+        left join mindful.memory s on s.tenant = (select mindful._tenant()) and s.source = g.source and s.source_key = g.source_key
+        left join known k on g.turn is null and g.source_key is null
+            and k.kind = g.kind and k.created_at = g.created_at and k.content_hash = g.hash and k.occurrence = g.occurrence
+        order by g.number$query$, lines)
+    using mindful._import_defaults('mindful.memory');
+end
+$$;
+comment on function _import_match(text) is
+'Which memories of a file are here already: messages by session and turn, parts of a source by source and key, others by kind, time and text, the n-th with the n-th.';
+
+create function _import_memories(lines text, old_ids bigint[], new_ids bigint[], known boolean[]) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    columns text[] := (
+        select array_agg(quote_ident(a.attname) order by a.attnum) from pg_attribute a
+        where a.attrelid = 'mindful.memory'::regclass and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+    );
+    model text;
+    embedded text := '';
+    inserted bigint;
+begin
+    -- In the statement that inserts the memories: when it ends, what embeds new memories finds these embedded.
+    for model in execute format('select m.name from mindful.model m, (%s) l
+        where m.kind = ''embedder'' and l.line ->> ''type'' = ''export'' and l.line -> ''models'' ->> m.name = m.sha256', lines)
+    loop
+        embedded := embedded || format($query$,
+            %I as (
+                insert into mindful.%I (tenant, id, embedding, content_hash)
+                select mindful._tenant(), n.id, mindful._vector(n.line -> 'embeddings' ->> %L), md5(n.line ->> 'content')
+                from new n where n.line -> 'embeddings' ? %L
+            )$query$, 'by ' || model, mindful._embedding_table(model), model, model);
+    end loop;
+    execute format($query$
+        with new as materialized (
+            select i.id, l.line, $4 || l.line || jsonb_build_object('tenant', mindful._tenant(), 'id', i.id, 'superseded_by', s.id) as row
+            from (%s) l
+            join unnest($1, $2, $3) i (old_id, id, known) on l.line ->> 'type' = 'memory' and i.old_id = (l.line ->> 'id')::bigint
+            left join unnest($1, $2) s (old_id, id) on s.old_id = (l.line ->> 'superseded_by')::bigint
+            where not i.known
+        )%s, inserted as (
+            insert into mindful.memory (%s) overriding system value
+            select r.%s from new n, jsonb_populate_record(null::mindful.memory, n.row) r order by n.id
+            returning 1
+        )
+        select count(*) from inserted$query$,
+        lines, embedded, array_to_string(columns, ', '), array_to_string(columns, ', r.'))
+    into inserted using old_ids, new_ids, known, mindful._import_defaults('mindful.memory');
+    return inserted;
+end
+$$;
+comment on function _import_memories(text, bigint[], bigint[], boolean[]) is
+'Inserts the memories of a file that are not known under their new ids, with the embeddings of models that are the same here; returns their number.';
+
+create function _import_rows(
+    relation regclass,
+    type text,
+    keys text[],
+    lines text,
+    old_ids bigint[] default '{}',
+    new_ids bigint[] default '{}'
+) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    inserted bigint;
+begin
+    execute (
+        select format($query$
+            insert into %s
+            select r.*
+            from (%s) l %s,
+                jsonb_populate_record(null::%s, $3 || l.line || jsonb_build_object('tenant', mindful._tenant()%s)) r
+            where l.line ->> 'type' = %L
+            on conflict do nothing$query$,
+            relation, lines,
+            string_agg(format('join unnest($1, $2) %I (old_id, id) on %I.old_id = (l.line ->> %L)::bigint', k.key, k.key, k.key), ' '),
+            relation, string_agg(format(', %L, %I.id', k.key, k.key), ''), type)
+        from unnest(keys) k (key)
+    ) using old_ids, new_ids, mindful._import_defaults(relation);
+    get diagnostics inserted = row_count;
+    return inserted;
+end
+$$;
+comment on function _import_rows(regclass, text, text[], text, bigint[], bigint[]) is
+'Inserts the lines of a type into its table, with the new ids in the columns that are named as keys; returns the number of rows that were not there.';
+
+create type import_change as (
+    sessions bigint,
+    memories bigint,
+    kept bigint,
+    links bigint,
+    evidence bigint,
+    accesses bigint
+);
+comment on type import_change is 'How many rows of each type an import added; kept counts the memories that were there already.';
+
+create function memory_import(lines regclass) returns import_change
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    line_column name;
+    query text;
+    number bigint;
+    old_ids bigint[];
+    new_ids bigint[];
+    known boolean[];
+    sessions bigint;
+    memories bigint;
+begin
+    if lines is null then
+        perform mindful._raise('22004', 'lines is null', 'Name a table with one column of type jsonb that holds the lines.');
+    end if;
+    select min(a.attname::text) into line_column
+    from pg_attribute a join pg_class c on c.oid = a.attrelid
+    where a.attrelid = lines and a.attnum > 0 and not a.attisdropped and c.relkind = 'r'
+    having count(*) = 1 and bool_and(a.atttypid = 'jsonb'::regtype);
+    if line_column is null then
+        perform mindful._raise('42809', format('%s is no table with one column of type jsonb', lines),
+            'Make one, CREATE TEMP TABLE t (line jsonb), and COPY the lines into it.');
+    end if;
+    query := format('select row_number() over (order by t.ctid) as number, t.%I as line from %s t', line_column, lines);
+    perform mindful._import_check(query);
+    sessions := mindful._import_rows('mindful.session', 'session', '{}', query);
+    select min(m.number) filter (where m.differs), array_agg(m.old_id), array_agg(m.known_id), array_agg(m.known_id is not null)
+    into number, old_ids, new_ids, known
+    from mindful._import_match(query) m;
+    if number is not null then
+        perform mindful._import_fail(number, 'is another memory than the one here with its session and turn, or source and key');
+    end if;
+    perform mindful._import_refer(query, old_ids);
+    select array_agg(coalesce(i.id, nextval('mindful.memory_id_seq')) order by i.n) into new_ids
+    from unnest(new_ids) with ordinality i (id, n);
+    memories := mindful._import_memories(query, old_ids, new_ids, known);
+    return (
+        sessions, memories, coalesce(cardinality(old_ids), 0) - memories,
+        mindful._import_rows('mindful.memory_link', 'link', '{source_id,target_id}', query, old_ids, new_ids),
+        mindful._import_rows('mindful.memory_evidence', 'evidence', '{id,source_id}', query, old_ids, new_ids),
+        mindful._import_rows('mindful.memory_access', 'access', '{id}', query, old_ids, new_ids)
+    )::mindful.import_change;
+end
+$$;
+comment on function memory_import(regclass) is
+'Imports what memory_export wrote, from a table with one column of type jsonb that holds the lines, and says how many rows it added. Memories get new ids, and what refers to them follows; times, validity and the rest stay. What is there already is kept as it is, so importing twice adds nothing. Embeddings are taken from the lines where the model of that name is the same here, else computed. All or none. Errors: 22023 (the first line that is wrong, by its number), 22004, 42809 (no such table).';
+
+grant usage on sequence memory_id_seq to mindful_user;
+revoke execute on function
+    _memory_embeddings(bigint),
+    memory_export(text[], uuid, text, boolean),
+    _import_problem(text, jsonb),
+    _import_fail(bigint, text),
+    _import_defaults(regclass),
+    _import_rule(regclass),
+    _import_check(text),
+    _import_refer(text, bigint[]),
+    _import_match(text),
+    _import_memories(text, bigint[], bigint[], boolean[]),
+    _import_rows(regclass, text, text[], text, bigint[], bigint[]),
+    memory_import(regclass)
+from public;
+grant execute on function
+    _memory_embeddings(bigint),
+    memory_export(text[], uuid, text, boolean),
+    _import_problem(text, jsonb),
+    _import_fail(bigint, text),
+    _import_defaults(regclass),
+    _import_rule(regclass),
+    _import_check(text),
+    _import_refer(text, bigint[]),
+    _import_match(text),
+    _import_memories(text, bigint[], bigint[], boolean[]),
+    _import_rows(regclass, text, text[], text, bigint[], bigint[]),
+    memory_import(regclass)
+to mindful_user;
+
+-- duplicate
+alter function _array_elements(text, jsonb, text[]) rows 10;
+grant select, insert, update, delete on memory_duplicate to mindful_user;
+revoke execute on function
+    _memory_joinable(memory),
+    _memory_near(memory, bigint[]),
+    _memory_same(memory, bigint[]),
+    _memory_repeat(bigint),
+    _memory_join_lock(bigint[], boolean),
+    _memory_join(bigint[], boolean),
+    _memory_supersede(bigint[]),
+    _memory_insert_many(jsonb)
+from public;
+grant execute on function
+    _memory_joinable(memory),
+    _memory_near(memory, bigint[]),
+    _memory_same(memory, bigint[]),
+    _memory_repeat(bigint),
+    _memory_join_lock(bigint[], boolean),
+    _memory_join(bigint[], boolean),
+    _memory_supersede(bigint[]),
+    _memory_insert_many(jsonb)
+to mindful_user;
+
 -- replay
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('consolidation_extractor', 'text', null, null, '{global,user}', '"rule"',
@@ -4103,7 +4544,7 @@ comment on table training_sample is 'Instruction pairs made of facts, and those 
 comment on column training_sample.source_id is 'The fact that the pair is about.';
 comment on column training_sample.neighbor_ids is 'Other facts that it tells of; with any of them forgotten the pair goes too.';
 comment on column training_sample.split is 'By the source of the fact: what is held out was told in other texts than what is trained on.';
-comment on column training_sample.refused is 'Gates that the pair did not pass: no_consent, no_evidence, not_valid, confidence, volatile, secret, personal, duplicate, too_long. The texts of secret and personal ones are not kept.';
+comment on column training_sample.refused is 'Gates that the pair did not pass: no_consent, no_evidence, not_valid, confidence, volatile, secret, personal, duplicate, mixed_split (it would tell of held-out facts in training), too_long. The texts of secret and personal ones are not kept.';
 
 create table training_sample_memory (
     tenant text not null default _tenant(),
@@ -4869,445 +5310,3 @@ grant select, insert, update on training to mindful_user;
 grant select, insert on training_memory to mindful_user;
 grant select on general_question to mindful_user;
 grant select on consolidation_summary to mindful_reader;
-grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;
-
--- transfer
-create function _memory_embeddings(id bigint) returns jsonb
-language plpgsql stable parallel restricted security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    model text;
-    found text;
-    embeddings jsonb := '{}';
-begin
-    for model in select m.name from mindful.model m where m.kind = 'embedder' order by m.name loop
-        execute format('select e.embedding::text from mindful.%I e where e.tenant = $1 and e.id = $2
-            and e.content_hash = (select m.content_hash from mindful.memory m where m.tenant = $1 and m.id = $2)',
-            mindful._embedding_table(model))
-        into found using mindful._tenant(), id;
-        if found is not null then
-            embeddings := embeddings || jsonb_build_object(model, found::jsonb);
-        end if;
-    end loop;
-    return embeddings;
-end
-$$;
-comment on function _memory_embeddings(bigint) is 'A memory''s embeddings, by model, that are of its present text.';
-
-create function memory_export(
-    kinds text[] default null,
-    session_id uuid default null,
-    source text default null,
-    embeddings boolean default false
-) returns setof jsonb
-language sql stable parallel unsafe security invoker rows 1000
-begin atomic
-    with chosen as not materialized (
-        select m.id
-        from mindful.memory m
-        where m.tenant = (select mindful._tenant())
-            and (kinds is null or m.kind = any (kinds))
-            and (memory_export.session_id is null or m.session_id = memory_export.session_id)
-            and (memory_export.source is null or m.source = memory_export.source)
-    )
-    select pg_catalog.jsonb_build_object('type', 'export', 'models', case when memory_export.embeddings then (
-        select pg_catalog.jsonb_object_agg(m.name, m.sha256) from mindful.model m where m.kind = 'embedder') end)
-    union all
-    select pg_catalog.to_jsonb(s) - 'tenant' || '{"type": "session"}'
-    from mindful.session s
-    where s.tenant = (select mindful._tenant())
-        and (kinds is null and memory_export.session_id is null and memory_export.source is null
-            or exists (select from mindful.memory m join chosen c on c.id = m.id
-                where m.tenant = s.tenant and m.session_id = s.session_id))
-    union all
-    (
-        select pg_catalog.to_jsonb(m) - '{tenant,content_hash}'::text[] || '{"type": "memory"}' || case
-            when memory_export.embeddings then pg_catalog.jsonb_build_object('embeddings', mindful._memory_embeddings(m.id))
-            else '{}'::jsonb
-        end
-        from mindful.memory m join chosen c on c.id = m.id
-        where m.tenant = (select mindful._tenant())
-        order by m.id
-    )
-    union all
-    select pg_catalog.to_jsonb(l) - 'tenant' || '{"type": "link"}'
-    from mindful.memory_link l join chosen s on s.id = l.source_id join chosen t on t.id = l.target_id
-    where l.tenant = (select mindful._tenant())
-    union all
-    select pg_catalog.to_jsonb(e) - 'tenant' || '{"type": "evidence"}'
-    from mindful.memory_evidence e join chosen c on c.id = e.id join chosen s on s.id = e.source_id
-    where e.tenant = (select mindful._tenant())
-    union all
-    select pg_catalog.to_jsonb(a) - 'tenant' || '{"type": "access"}'
-    from mindful.memory_access a join chosen c on c.id = a.id
-    where a.tenant = (select mindful._tenant());
-end;
-comment on function memory_export(text[], uuid, text, boolean) is
-'The caller''s memories as JSON objects for memory_import, a row each: first one of type export, then sessions, memories, links, evidence and accesses with all their columns. Filters: kinds, one session, one source; links and evidence are given where both of their memories are. With embeddings true, memories bring those of their present text. Read it through a cursor or COPY where it is long.';
-
-create function _import_problem(type text, line jsonb) returns text
-language sql stable parallel safe security invoker
-begin atomic
-    select case
-        when pg_catalog.jsonb_typeof(line) is distinct from 'object' then 'is no JSON object'
-        when type is null or type <> all (array['export', 'session', 'memory', 'link', 'evidence', 'access'])
-            then 'has no type that is known'
-        when type = 'session' and line ->> 'session_id' is null then 'has no session_id'
-        when type = any (array['memory', 'evidence', 'access']) and line ->> 'id' is null then 'has no id'
-        when type = 'memory' and coalesce(pg_catalog.btrim(line ->> 'content', E' \t\n\r'), '') = '' then 'has no content'
-        when type = 'memory' and pg_catalog.octet_length(line ->> 'content') > 262144 then 'has a content of more than 262144 bytes'
-        when type = 'link' and (line ->> 'source_id' is null or line ->> 'target_id' is null) then 'has no source_id or target_id'
-        when type = 'evidence' and (line ->> 'source_id' is null or line ->> 'quote' is null) then 'has no source_id or quote'
-    end;
-end;
-comment on function _import_problem(text, jsonb) is 'What is wrong with the shape of a line that is to be imported; NULL if nothing.';
-
-create function _import_fail(number bigint, problem text) returns void
-language plpgsql stable parallel safe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-begin
-    perform mindful._raise('22023', format('line %s %s', number, problem),
-        'Nothing was imported. Lines are as memory_export writes them.');
-end
-$$;
-comment on function _import_fail(bigint, text) is 'Raises the error of a line that cannot be imported.';
-
-create function _import_defaults(relation regclass) returns jsonb
-language plpgsql stable parallel safe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    defaults jsonb;
-begin
-    execute (
-        select format('select jsonb_build_object(%s)',
-            string_agg(format('%L, %s', a.attname, pg_get_expr(d.adbin, d.adrelid)), ', '))
-        from pg_attribute a
-        join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
-        where a.attrelid = relation and a.attgenerated = '' and a.attidentity = ''
-    ) into defaults;
-    return defaults;
-end
-$$;
-comment on function _import_defaults(regclass) is 'What the columns of a table hold where nobody gives them.';
-
-create function _import_rule(relation regclass) returns text
-language sql stable parallel safe security invoker
-begin atomic
-    select pg_catalog.format('select %L || c.name from jsonb_populate_record(null::%s, $1) r, lateral (values %s) c (name, holds)
-        where not c.holds limit 1', 'breaks the rule ', relation,
-        pg_catalog.string_agg(pg_catalog.format('(%L, %s)', c.conname, pg_catalog.pg_get_expr(c.conbin, c.conrelid)), ', '))
-    from pg_catalog.pg_constraint c
-    where c.conrelid = relation and c.contype = 'c';
-end;
-comment on function _import_rule(regclass) is
-'A query that reads a JSON object, $1, as a row of a table, and gives the first CHECK constraint that it breaks.';
-
-create function _import_check(lines text) returns void
-language plpgsql stable parallel safe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    tables jsonb := '{"session": "session", "memory": "memory", "link": "memory_link", "evidence": "memory_evidence", "access": "memory_access"}';
-    defaults jsonb;
-    rules jsonb;
-    number bigint;
-    line jsonb;
-    problem text;
-begin
-    select jsonb_object_agg(t.key, mindful._import_defaults(('mindful.' || t.value)::regclass)),
-        jsonb_object_agg(t.key, mindful._import_rule(('mindful.' || t.value)::regclass))
-    into defaults, rules
-    from jsonb_each_text(tables) t;
-    begin
-        for number, line in execute lines loop
-            problem := mindful._import_problem(line ->> 'type', line);
-            if problem is null and rules ? (line ->> 'type') then
-                execute rules ->> (line ->> 'type') into problem using defaults -> (line ->> 'type') || line;
-            end if;
-            exit when problem is not null;
-        end loop;
-    exception
-        when data_exception then
-            problem := 'cannot be read: ' || sqlerrm;
-    end;
-    if problem is not null then
-        perform mindful._import_fail(number, problem);
-    end if;
-end
-$$;
-comment on function _import_check(text) is
-'Raises an error that names the first line that is no row of its type''s table. Lines are a query of number and line.';
-
-create function _import_refer(lines text, ids bigint[]) returns void
-language plpgsql stable parallel safe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    number bigint;
-    problem text;
-begin
-    execute format($query$
-        with line as (%s)
-        select l.number, 'has an id that another memory of the file has'
-        from (
-            select l.number, row_number() over (partition by l.line ->> 'id' order by l.number) as occurrence
-            from line l where l.line ->> 'type' = 'memory'
-        ) l
-        where l.occurrence > 1
-        union all
-        select l.number, format('names memory %%s, which is not in the file', r.id)
-        from line l, lateral (values ('id'), ('source_id'), ('target_id')) k (key),
-            lateral (select (l.line ->> k.key)::bigint) r (id)
-        where l.line ->> 'type' in ('link', 'evidence', 'access') and r.id is not null
-            and not exists (select from unnest($1) i (id) where i.id = r.id)
-        union all
-        select l.number, format('names session %%s, which is not in the file', l.line ->> 'session_id')
-        from line l
-        where l.line ->> 'type' = 'memory' and l.line ->> 'session_id' is not null
-            and not exists (select from mindful.session s
-                where s.tenant = (select mindful._tenant()) and s.session_id = (l.line ->> 'session_id')::uuid)
-        limit 1$query$, lines)
-    into number, problem using ids;
-    if number is not null then
-        perform mindful._import_fail(number, problem);
-    end if;
-end
-$$;
-comment on function _import_refer(text, bigint[]) is
-'Raises an error that names a line which refers to what is neither in the file nor there; ids are those of the file''s memories.';
-
-create type memory_origin as (
-    number bigint,
-    old_id bigint,
-    known_id bigint,
-    differs boolean
-);
-comment on type memory_origin is
-'A memory that is to be imported: its line, its id there, the memory here that it is, and whether that has another text.';
-
-create function _import_match(lines text) returns setof memory_origin
-language plpgsql stable parallel safe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-begin
-    return query execute format($query$
-        with given as (
-            select l.number, (l.line ->> 'id')::bigint as id, md5(l.line ->> 'content') as hash, r.kind, r.created_at,
-                r.session_id, r.turn, r.source, r.source_key,
-                row_number() over (partition by r.kind, r.created_at, md5(l.line ->> 'content') order by l.number) as occurrence
-            from (%s) l, jsonb_populate_record(null::mindful.memory, $1 || l.line) r
-            where l.line ->> 'type' = 'memory'
-        ),
-        known as (
-            select m.id, m.content_hash, m.kind, m.created_at,
-                row_number() over (partition by m.kind, m.created_at, m.content_hash order by m.id) as occurrence
-            from mindful.memory m
-            where m.tenant = (select mindful._tenant()) and m.turn is null and m.source_key is null
-        )
-        select g.number, g.id, coalesce(t.id, s.id, k.id), coalesce(t.content_hash <> g.hash, s.content_hash <> g.hash, false)
-        from given g
-        left join mindful.memory t on t.tenant = (select mindful._tenant()) and t.session_id = g.session_id and t.turn = g.turn
-        left join mindful.memory s on s.tenant = (select mindful._tenant()) and s.source = g.source and s.source_key = g.source_key
-        left join known k on g.turn is null and g.source_key is null
-            and k.kind = g.kind and k.created_at = g.created_at and k.content_hash = g.hash and k.occurrence = g.occurrence
-        order by g.number$query$, lines)
-    using mindful._import_defaults('mindful.memory');
-end
-$$;
-comment on function _import_match(text) is
-'Which memories of a file are here already: messages by session and turn, parts of a source by source and key, others by kind, time and text, the n-th with the n-th.';
-
-create function _import_memories(lines text, old_ids bigint[], new_ids bigint[], known boolean[]) returns bigint
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    columns text[] := (
-        select array_agg(quote_ident(a.attname) order by a.attnum) from pg_attribute a
-        where a.attrelid = 'mindful.memory'::regclass and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
-    );
-    model text;
-    embedded text := '';
-    inserted bigint;
-begin
-    -- In the statement that inserts the memories: when it ends, what embeds new memories finds these embedded.
-    for model in execute format('select m.name from mindful.model m, (%s) l
-        where m.kind = ''embedder'' and l.line ->> ''type'' = ''export'' and l.line -> ''models'' ->> m.name = m.sha256', lines)
-    loop
-        embedded := embedded || format($query$,
-            %I as (
-                insert into mindful.%I (tenant, id, embedding, content_hash)
-                select mindful._tenant(), n.id, mindful._vector(n.line -> 'embeddings' ->> %L), md5(n.line ->> 'content')
-                from new n where n.line -> 'embeddings' ? %L
-            )$query$, 'by ' || model, mindful._embedding_table(model), model, model);
-    end loop;
-    execute format($query$
-        with new as materialized (
-            select i.id, l.line, $4 || l.line || jsonb_build_object('tenant', mindful._tenant(), 'id', i.id, 'superseded_by', s.id) as row
-            from (%s) l
-            join unnest($1, $2, $3) i (old_id, id, known) on l.line ->> 'type' = 'memory' and i.old_id = (l.line ->> 'id')::bigint
-            left join unnest($1, $2) s (old_id, id) on s.old_id = (l.line ->> 'superseded_by')::bigint
-            where not i.known
-        )%s, inserted as (
-            insert into mindful.memory (%s) overriding system value
-            select r.%s from new n, jsonb_populate_record(null::mindful.memory, n.row) r order by n.id
-            returning 1
-        )
-        select count(*) from inserted$query$,
-        lines, embedded, array_to_string(columns, ', '), array_to_string(columns, ', r.'))
-    into inserted using old_ids, new_ids, known, mindful._import_defaults('mindful.memory');
-    return inserted;
-end
-$$;
-comment on function _import_memories(text, bigint[], bigint[], boolean[]) is
-'Inserts the memories of a file that are not known under their new ids, with the embeddings of models that are the same here; returns their number.';
-
-create function _import_rows(
-    relation regclass,
-    type text,
-    keys text[],
-    lines text,
-    old_ids bigint[] default '{}',
-    new_ids bigint[] default '{}'
-) returns bigint
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    inserted bigint;
-begin
-    execute (
-        select format($query$
-            insert into %s
-            select r.*
-            from (%s) l %s,
-                jsonb_populate_record(null::%s, $3 || l.line || jsonb_build_object('tenant', mindful._tenant()%s)) r
-            where l.line ->> 'type' = %L
-            on conflict do nothing$query$,
-            relation, lines,
-            string_agg(format('join unnest($1, $2) %I (old_id, id) on %I.old_id = (l.line ->> %L)::bigint', k.key, k.key, k.key), ' '),
-            relation, string_agg(format(', %L, %I.id', k.key, k.key), ''), type)
-        from unnest(keys) k (key)
-    ) using old_ids, new_ids, mindful._import_defaults(relation);
-    get diagnostics inserted = row_count;
-    return inserted;
-end
-$$;
-comment on function _import_rows(regclass, text, text[], text, bigint[], bigint[]) is
-'Inserts the lines of a type into its table, with the new ids in the columns that are named as keys; returns the number of rows that were not there.';
-
-create type import_change as (
-    sessions bigint,
-    memories bigint,
-    kept bigint,
-    links bigint,
-    evidence bigint,
-    accesses bigint
-);
-comment on type import_change is 'How many rows of each type an import added; kept counts the memories that were there already.';
-
-create function memory_import(lines regclass) returns import_change
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    line_column name;
-    query text;
-    number bigint;
-    old_ids bigint[];
-    new_ids bigint[];
-    known boolean[];
-    sessions bigint;
-    memories bigint;
-begin
-    if lines is null then
-        perform mindful._raise('22004', 'lines is null', 'Name a table with one column of type jsonb that holds the lines.');
-    end if;
-    select min(a.attname::text) into line_column
-    from pg_attribute a join pg_class c on c.oid = a.attrelid
-    where a.attrelid = lines and a.attnum > 0 and not a.attisdropped and c.relkind = 'r'
-    having count(*) = 1 and bool_and(a.atttypid = 'jsonb'::regtype);
-    if line_column is null then
-        perform mindful._raise('42809', format('%s is no table with one column of type jsonb', lines),
-            'Make one, CREATE TEMP TABLE t (line jsonb), and COPY the lines into it.');
-    end if;
-    query := format('select row_number() over (order by t.ctid) as number, t.%I as line from %s t', line_column, lines);
-    perform mindful._import_check(query);
-    sessions := mindful._import_rows('mindful.session', 'session', '{}', query);
-    select min(m.number) filter (where m.differs), array_agg(m.old_id), array_agg(m.known_id), array_agg(m.known_id is not null)
-    into number, old_ids, new_ids, known
-    from mindful._import_match(query) m;
-    if number is not null then
-        perform mindful._import_fail(number, 'is another memory than the one here with its session and turn, or source and key');
-    end if;
-    perform mindful._import_refer(query, old_ids);
-    select array_agg(coalesce(i.id, nextval('mindful.memory_id_seq')) order by i.n) into new_ids
-    from unnest(new_ids) with ordinality i (id, n);
-    memories := mindful._import_memories(query, old_ids, new_ids, known);
-    return (
-        sessions, memories, coalesce(cardinality(old_ids), 0) - memories,
-        mindful._import_rows('mindful.memory_link', 'link', '{source_id,target_id}', query, old_ids, new_ids),
-        mindful._import_rows('mindful.memory_evidence', 'evidence', '{id,source_id}', query, old_ids, new_ids),
-        mindful._import_rows('mindful.memory_access', 'access', '{id}', query, old_ids, new_ids)
-    )::mindful.import_change;
-end
-$$;
-comment on function memory_import(regclass) is
-'Imports what memory_export wrote, from a table with one column of type jsonb that holds the lines, and says how many rows it added. Memories get new ids, and what refers to them follows; times, validity and the rest stay. What is there already is kept as it is, so importing twice adds nothing. Embeddings are taken from the lines where the model of that name is the same here, else computed. All or none. Errors: 22023 (the first line that is wrong, by its number), 22004, 42809 (no such table).';
-
-grant usage on sequence memory_id_seq to mindful_user;
-revoke execute on function
-    _memory_embeddings(bigint),
-    memory_export(text[], uuid, text, boolean),
-    _import_problem(text, jsonb),
-    _import_fail(bigint, text),
-    _import_defaults(regclass),
-    _import_rule(regclass),
-    _import_check(text),
-    _import_refer(text, bigint[]),
-    _import_match(text),
-    _import_memories(text, bigint[], bigint[], boolean[]),
-    _import_rows(regclass, text, text[], text, bigint[], bigint[]),
-    memory_import(regclass)
-from public;
-grant execute on function
-    _memory_embeddings(bigint),
-    memory_export(text[], uuid, text, boolean),
-    _import_problem(text, jsonb),
-    _import_fail(bigint, text),
-    _import_defaults(regclass),
-    _import_rule(regclass),
-    _import_check(text),
-    _import_refer(text, bigint[]),
-    _import_match(text),
-    _import_memories(text, bigint[], bigint[], boolean[]),
-    _import_rows(regclass, text, text[], text, bigint[], bigint[]),
-    memory_import(regclass)
-to mindful_user;
-
--- duplicate
-alter function _array_elements(text, jsonb, text[]) rows 10;
-grant select, insert, update, delete on memory_duplicate to mindful_user;
-revoke execute on function
-    _memory_joinable(memory),
-    _memory_near(memory, bigint[]),
-    _memory_same(memory, bigint[]),
-    _memory_repeat(bigint),
-    _memory_join_lock(bigint[], boolean),
-    _memory_join(bigint[], boolean),
-    _memory_supersede(bigint[]),
-    _memory_insert_many(jsonb)
-from public;
-grant execute on function
-    _memory_joinable(memory),
-    _memory_near(memory, bigint[]),
-    _memory_same(memory, bigint[]),
-    _memory_repeat(bigint),
-    _memory_join_lock(bigint[], boolean),
-    _memory_join(bigint[], boolean),
-    _memory_supersede(bigint[]),
-    _memory_insert_many(jsonb)
-to mindful_user;

@@ -15,7 +15,7 @@ from mindful_client.training.dataset import read
 from psycopg.types.json import Jsonb
 from support import SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR
 
-NAMES = "Ana Bob Eve Tom Zoe Kim Max Ida Leo Amy".split()
+NAMES = ["Ana", "Bob", "Eve", "Tom", "Zoe", "Kim", "Max", "Ida", "Leo", "Amy"]
 
 
 @pytest.fixture
