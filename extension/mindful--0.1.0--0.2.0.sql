@@ -3803,6 +3803,7 @@ create table consolidation (
     error text,
     created_at timestamptz not null default clock_timestamp(),
     finished_at timestamptz,
+    withdrawn integer not null default 0,
     primary key (tenant, id),
     check ((status in ('completed', 'failed')) = (finished_at is not null)),
     check ((status = 'failed') = (error is not null))
@@ -3811,6 +3812,7 @@ create unique index consolidation_open on consolidation (tenant, type) where sta
 comment on table consolidation is 'Runs that make facts of texts (extract) and training samples of facts (replay). A run that has been cut by its limits, or whose connection was lost, stays running and is taken up by the next call.';
 comment on column consolidation.model is 'The generator that facts were drawn with, or that samples are for; NULL for rules.';
 comment on column consolidation.request is 'What was asked for.';
+comment on column consolidation.withdrawn is 'Samples that forgetting has taken back: exports that were made before are no longer valid.';
 comment on column consolidation.outputs is 'Counts of what came of it, and of what was refused by reason.';
 
 -- By its text and not by a watermark: ids are given before their rows are committed, so a watermark would pass some by.
@@ -3912,6 +3914,30 @@ comment on function _evidence_confidence(text, bigint) is
 
 create trigger evidence_lost after delete on memory_evidence referencing old table as old_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _evidence_lost();
+
+-- Made with data, as only that can be refreshed beside readers; no role but readers may see it, as it has no row security.
+create materialized view consolidation_summary as
+select tenant, created_at::date as day, type, status, coalesce(model, '') as model, count(*) as runs,
+    sum(memories_processed) as memories_processed, sum(pairs_generated) as pairs_generated,
+    sum((outputs ->> 'facts')::bigint) as facts, sum((outputs ->> 'contradicted')::bigint) as contradicted,
+    max(finished_at) as last_finished_at
+from consolidation
+group by tenant, created_at::date, type, status, coalesce(model, '');
+create unique index on consolidation_summary (tenant, day, type, status, model);
+comment on materialized view consolidation_summary is 'Runs of all tenants by day, type, status and model, for mindful_reader; refreshed at the end of each run, or with the next if another is at it.';
+
+create function _consolidation_summary_refresh() returns void
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+set lock_timeout = '200ms'
+as $$
+begin
+    refresh materialized view concurrently mindful.consolidation_summary;
+exception when lock_not_available then
+    null;
+end
+$$;
+comment on function _consolidation_summary_refresh() is 'Brings consolidation_summary up to date, unless another run holds it.';
 
 create type consolidation_detail as (
     id bigint,
@@ -4108,6 +4134,7 @@ begin
     returning c.* into closed;
     if closed.finished_at is not null then
         -- Any role may listen, so neither tenant nor content is told.
+        perform mindful._consolidation_summary_refresh();
         perform pg_notify('mindful_consolidation', jsonb_build_object('id', closed.id, 'status', closed.status)::text);
     end if;
     return closed;
@@ -4180,13 +4207,738 @@ end
 $$;
 comment on function _limit(jsonb, text, integer, integer) is 'One of the limits of a run, or raises 22023.';
 
+alter table model
+    add column prompt_format text check (prompt_format in ('alpaca', 'chatml')),
+    add column max_sequence_length integer check (max_sequence_length between 16 and 1048576),
+    add column specialisation text not null default 'general_reasoning'
+        check (specialisation in ('general_reasoning', 'code_generation')),
+    add column lora jsonb not null default '{}' check (jsonb_typeof(lora) = 'object'),
+    add column samples_total bigint not null default 0,
+    add column trained_at timestamptz;
+comment on column model.prompt_format is 'How a training sample is laid out for the model; NULL: it is not to be trained.';
+comment on column model.max_sequence_length is 'Tokens of a training sample at most; NULL is the context''s length.';
+comment on column model.specialisation is 'What the model is for, which decides the forms of its training samples.';
+comment on column model.lora is 'Parameters of LoRA training that are other than the command''s defaults: rank, alpha, dropout, epochs, learning_rate, batch.';
+comment on column model.samples_total is 'Samples that adapters of the model were trained on, in all.';
+comment on column model.trained_at is 'When an adapter of the model was trained last.';
+
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('training_consent', 'boolean', null, null, '{user}', 'false',
+        'Whether what the user has told may become training samples.'),
+    ('replay_level', 'text', null, null, '{global,user}', '"knowledge"', 'Least level of facts that become training samples.'),
+    ('replay_confidence', 'number', 0, 1, '{global,user}', '0.7', 'Least confidence of facts that become training samples.'),
+    ('replay_accesses', 'integer', 0, 1000000, '{global,user}', '0', 'Least uses of facts that become training samples.');
+
+create table training_sample (
+    tenant text not null default _tenant(),
+    id bigint generated always as identity,
+    consolidation_id bigint not null,
+    model text not null,
+    form text not null check (form in ('recall', 'explain', 'factors', 'apply', 'decide', 'abstain')),
+    instruction text,
+    input text,
+    output text,
+    source_id bigint not null,
+    neighbor_ids bigint[] not null default '{}',
+    confidence real not null,
+    split text not null check (split in ('train', 'validation')),
+    refused text[] not null default '{}',
+    created_at timestamptz not null default now(),
+    primary key (tenant, id),
+    foreign key (tenant, consolidation_id) references consolidation (tenant, id) on delete cascade,
+    foreign key (tenant, source_id) references memory (tenant, id) on delete cascade,
+    check (refused <> '{}' or instruction is not null and output is not null)
+);
+create index on training_sample (tenant, consolidation_id);
+create index on training_sample (tenant, source_id);
+comment on table training_sample is 'Instruction pairs made of facts, and those that were refused with the reasons why.';
+comment on column training_sample.source_id is 'The fact that the pair is about.';
+comment on column training_sample.neighbor_ids is 'Other facts that it tells of; with any of them forgotten the pair goes too.';
+comment on column training_sample.split is 'By the source of the fact: what is held out was told in other texts than what is trained on.';
+comment on column training_sample.refused is 'Gates that the pair did not pass: no_consent, no_evidence, not_valid, confidence, volatile, secret, personal, duplicate, mixed_split (it would tell of held-out facts in training), too_long. The texts of secret and personal ones are not kept.';
+
+create table training_sample_memory (
+    tenant text not null default _tenant(),
+    sample_id bigint not null,
+    memory_id bigint not null,
+    primary key (tenant, sample_id, memory_id),
+    foreign key (tenant, sample_id) references training_sample (tenant, id) on delete cascade,
+    foreign key (tenant, memory_id) references memory (tenant, id) on delete cascade
+);
+create index on training_sample_memory (tenant, memory_id);
+comment on table training_sample_memory is 'Every memory that a pair tells of.';
+
+do $do$
+declare
+    relation text;
+begin
+    foreach relation in array array['training_sample', 'training_sample_memory'] loop
+        execute pg_catalog.format('alter table mindful.%I enable row level security', relation);
+        execute pg_catalog.format('alter table mindful.%I force row level security', relation);
+        execute pg_catalog.format($$create policy own on mindful.%I using (tenant = (select mindful._tenant()))
+            with check (tenant = (select mindful._tenant()))$$, relation);
+        perform pg_catalog.pg_extension_config_dump('mindful.' || relation, '');
+    end loop;
+end
+$do$;
+select pg_catalog.pg_extension_config_dump('mindful.training_sample_id_seq', '');
+
+create function _sample_memory_lost() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    delete from mindful.training_sample s using old_rows o where s.tenant = o.tenant and s.id = o.sample_id;
+    return null;
+end
+$$;
+comment on function _sample_memory_lost() is 'Forgets training samples that tell of a forgotten memory.';
+
+create function _sample_lost() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    update mindful.consolidation c set withdrawn = c.withdrawn + o.samples
+    from (select tenant, consolidation_id, count(*) as samples from old_rows where refused = '{}' group by 1, 2) o
+    where c.tenant = o.tenant and c.id = o.consolidation_id;
+    return null;
+end
+$$;
+comment on function _sample_lost() is 'Counts withdrawn samples with their run.';
+
+create trigger sample_lost after delete on training_sample referencing old table as old_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _sample_lost();
+create trigger sample_memory_lost after delete on training_sample_memory referencing old table as old_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _sample_memory_lost();
+
+create function model_training_set(
+    name text,
+    prompt_format text,
+    max_sequence_length integer default null,
+    specialisation text default 'general_reasoning',
+    lora jsonb default '{}'
+) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if prompt_format is not null and prompt_format not in ('alpaca', 'chatml') then
+        perform mindful._raise('22023', format('prompt_format is %L', prompt_format), 'Formats are alpaca and chatml.');
+    elsif specialisation is null or specialisation not in ('general_reasoning', 'code_generation') then
+        perform mindful._raise('22023', format('specialisation is %L', specialisation), 'Specialisations are general_reasoning and code_generation.');
+    elsif lora is null or jsonb_typeof(lora) <> 'object' or lora - '{rank,alpha,dropout,epochs,learning_rate,batch}'::text[] <> '{}'
+        or exists (select from jsonb_each(lora) e where jsonb_typeof(e.value) <> 'number')
+    then
+        perform mindful._raise('22023', 'lora is no object of LoRA parameters', 'Parameters are the numbers rank, alpha, dropout, epochs, learning_rate and batch.');
+    elsif max_sequence_length not between 16 and 1048576 then
+        perform mindful._raise('22023', format('max_sequence_length is %s', max_sequence_length), 'It must be between 16 and 1048576.');
+    end if;
+    update mindful.model m
+    set prompt_format = model_training_set.prompt_format, max_sequence_length = model_training_set.max_sequence_length,
+        specialisation = model_training_set.specialisation, lora = model_training_set.lora
+    where m.name = model_training_set.name and m.kind = 'generator';
+    if not found then
+        perform mindful._raise('42704', format('there is no generator %s', coalesce(quote_literal(name), 'null')),
+            'The models that you may use are listed in mindful.model.');
+    end if;
+end
+$$;
+comment on function model_training_set(text, text, integer, text, jsonb) is
+'Says how a generator is trained: the layout of its samples (alpaca, chatml; NULL: not at all), their most tokens (NULL: its context), what it is for (general_reasoning, code_generation), and LoRA parameters. For administrators. Errors: 22023, 42704.';
+
+create type replay_detail as (
+    id bigint,
+    status text,
+    model text,
+    facts integer,
+    accepted integer,
+    refused jsonb,
+    below jsonb,
+    error text
+);
+comment on type replay_detail is 'A run''s facts that passed its thresholds, the pairs made of them, the pairs refused by reason, and the facts below each threshold.';
+
+create function _replay_filter(filter jsonb) returns jsonb
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    found_filter jsonb := jsonb_build_object('level', mindful.setting_get('replay_level'),
+        'confidence', mindful.setting_get('replay_confidence'), 'accesses', mindful.setting_get('replay_accesses'),
+        'facts', 1000, 'since', null) || coalesce(filter, '{}');
+begin
+    if jsonb_typeof(coalesce(filter, '{}')) <> 'object' or found_filter - '{level,confidence,accesses,facts,since}'::text[] <> '{}' then
+        perform mindful._raise('22023', 'filter is no object of thresholds', 'They are level, confidence, accesses, facts (the most of them) and since.');
+    elsif coalesce(found_filter ->> 'level', '') <> all (array['data', 'information', 'knowledge', 'wisdom']) then
+        perform mindful._raise('22023', format('level is %L', found_filter ->> 'level'), 'Levels are data, information, knowledge and wisdom.');
+    elsif jsonb_typeof(found_filter -> 'confidence') <> 'number' or jsonb_typeof(found_filter -> 'accesses') <> 'number'
+        or jsonb_typeof(found_filter -> 'facts') <> 'number' or not (found_filter ->> 'facts')::numeric between 1 and 1000000
+    then
+        perform mindful._raise('22023', 'confidence, accesses and facts must be numbers', 'For example {"confidence": 0.8, "accesses": 1, "facts": 500}.');
+    end if;
+    perform (found_filter ->> 'since')::timestamptz;
+    return found_filter;
+end
+$$;
+comment on function _replay_filter(jsonb) is 'Thresholds of a replay run, the settings'' where the filter gives none; raises 22023.';
+
+create function _replay_facts(filter jsonb)
+returns table (
+    id bigint, subject text, relation text, object text, content text, confidence real, valid boolean, said date,
+    superseded_by bigint, contradicted_by bigint, evidence jsonb, below text
+)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.id, s.subject, s.relation, s.object, m.content, m.confidence,
+        (m.valid_to is null or m.valid_to > pg_catalog.now()), m.valid_from::date, m.superseded_by,
+        (select pg_catalog.min(l.source_id) from mindful.memory_link l
+            where l.tenant = m.tenant and l.target_id = m.id and l.relation = 'contradicts'),
+        (select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('source_id', e.source_id, 'quote', e.quote) order by e.source_id)
+            from mindful.memory_evidence e where e.tenant = m.tenant and e.id = m.id),
+        case
+            when pg_catalog.array_position(array['data', 'information', 'knowledge', 'wisdom'], m.level)
+                < pg_catalog.array_position(array['data', 'information', 'knowledge', 'wisdom'], filter ->> 'level') then 'level'
+            when coalesce(m.confidence, 0) < (filter ->> 'confidence')::real then 'confidence'
+            when coalesce(a.access_count, 0) < (filter ->> 'accesses')::numeric then 'accesses'
+        end
+    from mindful.memory_statement s
+    join mindful.memory m on m.tenant = s.tenant and m.id = s.id
+    left join mindful.memory_access a on a.tenant = m.tenant and a.id = m.id
+    where s.tenant = (select mindful._tenant())
+        and (filter ->> 'since' is null or m.created_at >= (filter ->> 'since')::timestamptz)
+    order by coalesce(a.access_count, 0) desc, m.confidence desc, m.id;
+end;
+comment on function _replay_facts(jsonb) is 'Drawn facts, the most used and surest first, and the threshold that each is below, if any.';
+
+create function _replay_neighbors(id bigint, most integer)
+returns table (neighbor_id bigint, relation text, depth integer, content text)
+language sql stable parallel safe security invoker
+begin atomic
+    with recursive walk (id, relation, depth, weight) as (
+        select _replay_neighbors.id, null::text, 0, 1::double precision
+        union all
+        select n.id, n.relation, w.depth + 1, w.weight * n.weight
+        from walk w,
+            lateral (
+                select case when l.source_id = w.id then l.target_id else l.source_id end as id, l.relation, l.weight
+                from mindful.memory_link l
+                where l.tenant = (select mindful._tenant()) and (l.source_id = w.id or l.target_id = w.id)
+                    and l.relation <> 'contradicts'
+                order by l.weight desc, 1 limit 8
+            ) n
+        where w.depth < 2
+    ),
+    nearest as (
+        select distinct on (w.id) w.id, w.relation, w.depth, w.weight
+        from walk w where w.id <> _replay_neighbors.id order by w.id, w.depth, w.weight desc
+    )
+    select n.id, n.relation, n.depth, m.content
+    from nearest n
+    join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = n.id
+    where m.kind = 'fact' and (m.valid_to is null or m.valid_to > pg_catalog.now())
+    order by n.depth, n.weight desc, n.id
+    limit most;
+end;
+comment on function _replay_neighbors(bigint, integer) is 'Valid facts within two links of a fact, the nearest and most strongly linked first.';
+
+create function _replay(run bigint, model text, thresholds jsonb) returns jsonb
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.sample import replay
+return replay(run, model, thresholds)
+$python$;
+comment on function _replay(bigint, text, jsonb) is 'Writes the training samples of a run; returns counts.';
+
+create function replay_run(model text, filter jsonb default '{}') returns replay_detail
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    thresholds jsonb := mindful._replay_filter(filter);
+    trained mindful.model;
+    run bigint;
+    counts jsonb := '{}';
+    failure text;
+    closed mindful.consolidation;
+begin
+    select m.* into trained from mindful.model m where m.name = replay_run.model and m.kind = 'generator';
+    if not found then
+        perform mindful._raise('42704', format('there is no generator %s', coalesce(quote_literal(model), 'null')),
+            'The models that you may use are listed in mindful.model.');
+    elsif trained.prompt_format is null then
+        perform mindful._raise('55000', format('the model "%s" has no prompt format', model),
+            format('Have an administrator say how it is trained: mindful.model_training_set(%L, ''chatml'').', model));
+    end if;
+    perform mindful._consolidation_lock();
+    run := mindful._consolidation_open('replay', model, jsonb_strip_nulls(thresholds));
+    begin
+        counts := mindful._replay(run, model, thresholds);
+    exception when others then  -- a cancel is not among them
+        failure := sqlstate || ': ' || sqlerrm;
+        counts := '{}';
+    end;
+    closed := mindful._consolidation_close(run, counts, failure, true);
+    return (closed.id, closed.status, model, closed.memories_processed, closed.pairs_generated,
+        closed.outputs -> 'refused', closed.outputs -> 'below', closed.error)::mindful.replay_detail;
+end
+$$;
+comment on function replay_run(text, jsonb) is
+'Makes instruction pairs for a generator of the caller''s facts that are of at least a level, a confidence and a number of uses (filter: {"level", "confidence", "accesses", "facts", "since"}; the settings replay_level, replay_confidence and replay_accesses where it gives none), in forms that fit the model''s specialisation. A pair is kept only if its evidence exists and is valid now, the user consents (setting training_consent), it holds no secret and no personal data, it is no duplicate, does not soon change, and fits max_sequence_length; what is refused is kept with the reasons. A run that finds no fact, or none that passes, is stored as failed and says which threshold refused how many. Errors: 22023 (filter), 42704 (no such generator), 55000 (no prompt format), 55P03 (a run is going on).';
+
+create function model_training_get(run bigint) returns jsonb
+language plpython3u stable parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.sample import model_training_get
+return model_training_get(run)
+$python$;
+comment on function model_training_get(bigint) is
+'What training on a replay run''s pairs needs to know of its model: model, source, sha256_base, prompt_format, max_sequence_length, specialisation, lora, system_prompt. Error 42704 (no such run of yours).';
+
+create function _sample_prompt(instruction text, input text) returns text
+language sql immutable parallel safe security invoker
+begin atomic
+    select instruction || case when input = '' then '' else E'\n\n' || input end;
+end;
+comment on function _sample_prompt(text, text) is 'What the model is asked for a pair: the instruction, and the input below it.';
+
+create function _sample_json(format text, instruction text, input text, output text) returns jsonb
+language sql stable parallel safe security invoker
+begin atomic
+    select case format
+        when 'alpaca' then pg_catalog.jsonb_build_object('instruction', instruction, 'input', input, 'output', output)
+        when 'chat' then pg_catalog.jsonb_build_object('messages', pg_catalog.jsonb_build_array(
+            pg_catalog.jsonb_build_object('role', 'user', 'content', mindful._sample_prompt(instruction, input)),
+            pg_catalog.jsonb_build_object('role', 'assistant', 'content', output)))
+        when 'sharegpt' then pg_catalog.jsonb_build_object('conversations', pg_catalog.jsonb_build_array(
+            pg_catalog.jsonb_build_object('from', 'human', 'value', mindful._sample_prompt(instruction, input)),
+            pg_catalog.jsonb_build_object('from', 'gpt', 'value', output)))
+    end;
+end;
+comment on function _sample_json(text, text, text, text) is 'A pair in one of the formats.';
+
+create function replay_export(run bigint, format text default 'alpaca', split text default null) returns setof jsonb
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if format is null or format not in ('alpaca', 'chat', 'sharegpt') then
+        perform mindful._raise('22023', format('format is %L', format), 'Formats are alpaca, chat and sharegpt.');
+    elsif split is not null and split not in ('train', 'validation') then
+        perform mindful._raise('22023', format('split is %L', split), 'Splits are train and validation; NULL is both.');
+    elsif not exists (select from mindful.consolidation c
+        where c.tenant = (select mindful._tenant()) and c.id = run and c.type = 'replay' and c.status = 'completed')
+    then
+        perform mindful._raise('42704', format('there is no completed replay run %s', coalesce(run::text, 'null')),
+            'Your runs are in mindful.consolidation; make one with mindful.replay_run().');
+    end if;
+    return query
+    select mindful._sample_json(format, s.instruction, s.input, s.output)
+    from mindful.training_sample s
+    where s.tenant = (select mindful._tenant()) and s.consolidation_id = run and s.refused = '{}'
+        and (replay_export.split is null or s.split = replay_export.split)
+    order by s.id;
+end
+$$;
+comment on function replay_export(bigint, text, text) is
+'The pairs that a replay run has kept, a JSON object each, in the order in which they were made: written one a line they are a JSONL file. Formats: alpaca (instruction, input, output), chat (messages with role and content), sharegpt (conversations with from and value). Split: train, validation, or both (NULL). Errors: 22023 (format, split), 42704 (no such run of yours that is completed).';
+
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('training_gain', 'number', 0, 1, '{global,user}', '0.02',
+        'How much better than its base, in F1 of words on held-out pairs, an adapter must be to become active.'),
+    ('training_margin', 'number', 0, 1, '{global,user}', '0.05',
+        'How much of the base''s accuracy on general questions an adapter may lose and still become active.');
+
+create table training (
+    tenant text not null default _tenant(),
+    id bigint generated always as identity,
+    consolidation_id bigint not null,
+    base text not null,
+    adapter text,
+    status text not null default 'running' check (status in ('running', 'completed', 'failed')),
+    active boolean not null default false,
+    dataset_sha256 text not null,
+    samples integer not null,
+    parameters jsonb not null default '{}',
+    base_figures jsonb,
+    adapter_figures jsonb,
+    verdict text,
+    error text,
+    created_at timestamptz not null default clock_timestamp(),
+    finished_at timestamptz,
+    primary key (tenant, id),
+    foreign key (tenant, consolidation_id) references consolidation (tenant, id),
+    check ((status = 'failed') = (error is not null))
+);
+create index on training (tenant, consolidation_id);
+create unique index training_active on training (tenant, base) where active;
+comment on table training is 'Adapters that were trained on replay runs, with what they were measured to gain and to lose.';
+comment on column training.dataset_sha256 is 'Hash of the pairs, as replay_export gives them in the format alpaca, a line each.';
+comment on column training.verdict is 'Why the adapter became active, or why not.';
+
+-- No foreign key to memory: that an adapter was trained on it must stay known when it is forgotten.
+create table training_memory (
+    tenant text not null default _tenant(),
+    training_id bigint not null,
+    memory_id bigint not null,
+    primary key (tenant, memory_id, training_id),
+    foreign key (tenant, training_id) references training (tenant, id) on delete cascade
+);
+create index on training_memory (tenant, training_id);
+comment on table training_memory is 'The memories, sources of facts included, that adapters were trained on; kept when they are forgotten.';
+
+create table general_question (
+    id integer primary key,
+    question text not null,
+    answer text not null
+);
+comment on table general_question is 'Fixed questions of general knowledge: what training must not make a model forget. An answer is right if it holds this text, in any case.';
+alter table general_question enable row level security;
+alter table general_question force row level security;
+create policy read on general_question for select using (true);
+insert into general_question (id, question, answer)
+select row_number() over (), q.question, q.answer
+from (values
+    ('What is the capital of France?', 'Paris'), ('What is the capital of Japan?', 'Tokyo'), ('What is the capital of Italy?', 'Rome'),
+    ('What is the capital of Germany?', 'Berlin'), ('What is the capital of Spain?', 'Madrid'), ('What is the capital of Egypt?', 'Cairo'),
+    ('What is the capital of England?', 'London'), ('What is the capital of Russia?', 'Moscow'), ('What is the capital of China?', 'Beijing'),
+    ('What is the capital of Greece?', 'Athens'), ('Which planet is closest to the sun?', 'Mercury'),
+    ('Which planet is the largest in the solar system?', 'Jupiter'), ('Which planet is known as the red planet?', 'Mars'),
+    ('What is the chemical formula of water?', 'H2O'), ('What gas do plants take in from the air?', 'carbon dioxide'),
+    ('Who wrote Romeo and Juliet?', 'Shakespeare'), ('Who painted the Mona Lisa?', 'Leonardo'), ('Who developed the theory of relativity?', 'Einstein'),
+    ('What is the largest ocean on Earth?', 'Pacific'), ('What is the longest river in Africa?', 'Nile'),
+    ('What is the highest mountain on Earth?', 'Everest'), ('How many days are there in a week?', 'seven'), ('How many legs does a spider have?', 'eight'),
+    ('What is the opposite of hot?', 'cold'), ('What is the opposite of up?', 'down'), ('Which animal is known as the king of the jungle?', 'lion'),
+    ('What do bees make?', 'honey'), ('What is frozen water called?', 'ice'), ('Which language is spoken in Brazil?', 'Portuguese'),
+    ('Which language is spoken in Mexico?', 'Spanish'), ('In which continent is Kenya?', 'Africa'), ('In which continent is India?', 'Asia'),
+    ('In which country is the Eiffel Tower?', 'France'), ('In which country are the pyramids of Giza?', 'Egypt'),
+    ('What is the first month of the year?', 'January'), ('What is the last month of the year?', 'December'),
+    ('What color is the sky on a clear day?', 'blue'), ('What color is grass?', 'green'), ('What do we call a baby dog?', 'puppy'),
+    ('What is the name of the star at the center of our solar system?', 'Sun')
+) q (question, answer);
+
+do $do$
+declare
+    relation text;
+begin
+    foreach relation in array array['training', 'training_memory'] loop
+        execute pg_catalog.format('alter table mindful.%I enable row level security', relation);
+        execute pg_catalog.format('alter table mindful.%I force row level security', relation);
+        execute pg_catalog.format($$create policy own on mindful.%I using (tenant = (select mindful._tenant()))
+            with check (tenant = (select mindful._tenant()))$$, relation);
+        perform pg_catalog.pg_extension_config_dump('mindful.' || relation, '');
+    end loop;
+end
+$do$;
+select pg_catalog.pg_extension_config_dump('mindful.training_id_seq', '');
+
+create function _text_f1(answer text, expected text) returns double precision
+language sql stable parallel safe security invoker
+begin atomic
+    with given as (
+        select w.word, pg_catalog.count(*) as n from pg_catalog.regexp_split_to_table(pg_catalog.lower(answer), '[^a-z0-9]+') w (word)
+        where w.word <> '' group by w.word
+    ),
+    wanted as (
+        select w.word, pg_catalog.count(*) as n from pg_catalog.regexp_split_to_table(pg_catalog.lower(expected), '[^a-z0-9]+') w (word)
+        where w.word <> '' group by w.word
+    )
+    select coalesce(2.0 * (select pg_catalog.sum(least(g.n, w.n)) from given g join wanted w using (word))
+        / nullif((select pg_catalog.sum(n) from given) + (select pg_catalog.sum(n) from wanted), 0), 0)::double precision;
+end;
+comment on function _text_f1(text, text) is 'F1 of the words of an answer against the expected ones, as in SQuAD (Rajpurkar and others 2016), without its removal of articles.';
+
+create function training_evaluate(run bigint, model text default null) returns jsonb
+language plpgsql volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    pairs mindful.training_sample[];
+    questions mindful.general_question[];
+    answers text[];
+    general text[];
+begin
+    perform mindful.replay_export(run);
+    pairs := array(select s from mindful.training_sample s
+        where s.tenant = (select mindful._tenant()) and s.consolidation_id = run and s.refused = '{}' and s.split = 'validation'
+        order by s.id);
+    questions := array(select q from mindful.general_question q order by q.id);
+    answers := mindful.llm_generate_many(array(select mindful._sample_prompt(p.instruction, p.input) from unnest(pairs) p), model => training_evaluate.model, max_tokens => 64);
+    general := mindful.llm_generate_many(array(select q.question from unnest(questions) q), model => training_evaluate.model, max_tokens => 32);
+    return (
+        select jsonb_build_object('held_out_f1', round(avg(f.f1)::numeric, 4), 'held_out', count(*),
+            'by_form', (select jsonb_object_agg(g.form, round(g.f1::numeric, 4)) from (
+                select p.form, avg(mindful._text_f1(a.answer, p.output)) as f1
+                from unnest(pairs) with ordinality p, unnest(answers) with ordinality a (answer, at) where a.at = p.ordinality group by p.form) g))
+        from (select mindful._text_f1(a.answer, p.output) as f1
+            from unnest(pairs) with ordinality p, unnest(answers) with ordinality a (answer, at) where a.at = p.ordinality) f
+    ) || (
+        select jsonb_build_object('general_accuracy', round(avg((strpos(lower(a.answer), lower(q.answer)) > 0)::integer), 4), 'general', count(*))
+        from unnest(questions) with ordinality q, unnest(general) with ordinality a (answer, at) where a.at = q.ordinality
+    );
+end
+$$;
+comment on function training_evaluate(bigint, text) is
+'Has a generator answer the held-out pairs of a replay run and the general questions, greedily, and measures it: held_out_f1 is the mean F1 of words against the pairs'' outputs, by_form the same by form, general_accuracy the share of general questions whose answer holds the right text. Errors: 42704 (no such run or model), 57014 (cancelled), 55P03 (no free slot).';
+
+create function replay_hash(run bigint) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(coalesce(pg_catalog.string_agg(e.line::text, E'\n'), ''), 'UTF8')), 'hex')
+    from mindful.replay_export(run) e (line);
+end;
+comment on function replay_hash(bigint) is
+'SHA-256 of the lines that replay_export gives in the format alpaca, with line feeds between them: a manifest holds it, and training refuses a dataset whose run has another since. Error 42704.';
+
+create function training_start(run bigint, dataset_sha256 text, parameters jsonb default '{}') returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    started bigint;
+begin
+    if dataset_sha256 is distinct from mindful.replay_hash(run) then
+        perform mindful._raise('55000', format('the pairs of run %s are no longer those of the dataset', run),
+            'What was forgotten since must not be trained on: export the run again.');
+    end if;
+    insert into mindful.training (consolidation_id, base, dataset_sha256, samples, parameters)
+    select c.id, c.model, training_start.dataset_sha256,
+        (select count(*) from mindful.training_sample s
+            where s.tenant = c.tenant and s.consolidation_id = c.id and s.refused = '{}' and s.split = 'train'),
+        training_start.parameters
+    from mindful.consolidation c
+    where c.tenant = (select mindful._tenant()) and c.id = run
+    returning id into started;
+    insert into mindful.training_memory (training_id, memory_id)
+    select started, x.memory_id
+    from mindful.training_sample s
+    join mindful.training_sample_memory x on x.tenant = s.tenant and x.sample_id = s.id
+    where s.tenant = (select mindful._tenant()) and s.consolidation_id = run and s.refused = '{}' and s.split = 'train'
+    union
+    select started, e.source_id
+    from mindful.training_sample s
+    join mindful.training_sample_memory x on x.tenant = s.tenant and x.sample_id = s.id
+    join mindful.memory_evidence e on e.tenant = x.tenant and e.id = x.memory_id
+    where s.tenant = (select mindful._tenant()) and s.consolidation_id = run and s.refused = '{}' and s.split = 'train';
+    return started;
+end
+$$;
+comment on function training_start(bigint, text, jsonb) is
+'Enters a training on a replay run''s pairs, whose hash is the dataset''s, and returns its id. Errors: 42704 (no such run), 55000 (the pairs have changed since they were exported).';
+
+create function training_finish(id bigint, adapter text, base_figures jsonb, adapter_figures jsonb) returns text
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    gain numeric := (adapter_figures ->> 'held_out_f1')::numeric - (base_figures ->> 'held_out_f1')::numeric;
+    loss numeric := (base_figures ->> 'general_accuracy')::numeric - (adapter_figures ->> 'general_accuracy')::numeric;
+    kept boolean := gain >= (mindful.setting_get('training_gain') #>> '{}')::numeric
+        and loss <= (mindful.setting_get('training_margin') #>> '{}')::numeric;
+    told text;
+    done mindful.training;
+begin
+    if kept is null then
+        perform mindful._raise('22023', 'the figures lack held_out_f1 or general_accuracy', 'Give what training_evaluate returned.');
+    end if;
+    told := format('%s: %s F1 on held-out pairs, %s of general accuracy', case when kept then 'active' else 'kept aside' end,
+        to_char(gain, 'SG0.0000'), to_char(-loss, 'SG0.0000'));
+    update mindful.training t
+    set status = 'completed', adapter = training_finish.adapter, base_figures = training_finish.base_figures,
+        adapter_figures = training_finish.adapter_figures, verdict = told, finished_at = clock_timestamp()
+    where t.tenant = (select mindful._tenant()) and t.id = training_finish.id and t.status = 'running'
+    returning t.* into done;
+    if not found then
+        perform mindful._raise('42704', format('there is no running training %s', coalesce(id::text, 'null')), 'Your trainings are in mindful.training.');
+    end if;
+    update mindful.model m set samples_total = m.samples_total + done.samples, trained_at = now() where m.name = done.base;
+    if kept then
+        perform mindful.adapter_activate(adapter);
+    end if;
+    return told;
+end
+$$;
+comment on function training_finish(bigint, text, jsonb, jsonb) is
+'Enters what training_evaluate found of the base and of the adapter, and makes the adapter active if it gains at least training_gain on the held-out pairs and loses at most training_margin on the general questions; else it stays registered, with its figures. Returns the verdict. For administrators. Errors: 22023, 42704.';
+
+create function training_fail(id bigint, error text) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    update mindful.training t set status = 'failed', error = coalesce(training_fail.error, 'unknown'), finished_at = clock_timestamp()
+    where t.tenant = (select mindful._tenant()) and t.id = training_fail.id and t.status = 'running';
+    if not found then
+        perform mindful._raise('42704', format('there is no running training %s', coalesce(id::text, 'null')), 'Your trainings are in mindful.training.');
+    end if;
+end
+$$;
+comment on function training_fail(bigint, text) is 'Enters that a training has failed, and why. Error 42704.';
+
+create function adapter_activate(adapter text) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    chosen mindful.training;
+begin
+    select t.* into chosen from mindful.training t
+    where t.tenant = (select mindful._tenant()) and t.adapter = adapter_activate.adapter and t.status = 'completed';
+    if not found then
+        perform mindful._raise('42704', format('no training of yours has made %s', coalesce(quote_literal(adapter), 'null')), 'Your trainings are in mindful.training.');
+    end if;
+    update mindful.training t set active = false where t.tenant = chosen.tenant and t.base = chosen.base and t.active and t.id <> chosen.id;
+    update mindful.training t set active = true where t.tenant = chosen.tenant and t.id = chosen.id;
+    perform mindful.model_default_set(adapter);
+end
+$$;
+comment on function adapter_activate(text) is
+'Makes an adapter that a training has made active, in its base''s place: it becomes the default generator. For administrators. Error 42704.';
+
+create function adapter_rollback(base text) returns text
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    rolled text;
+begin
+    update mindful.training t set active = false
+    where t.tenant = (select mindful._tenant()) and t.base = adapter_rollback.base and t.active
+    returning t.adapter into rolled;
+    if not found then
+        perform mindful._raise('42704', format('no adapter of %s is active', coalesce(quote_literal(base), 'null')), 'Your trainings are in mindful.training.');
+    end if;
+    perform mindful.model_default_set(base);
+    return rolled;
+end
+$$;
+comment on function adapter_rollback(text) is
+'Takes a base''s active adapter back and returns its name: the base is the default generator again. The adapter stays registered. For administrators. Error 42704.';
+
+create function adapters_trained_on(memory_id bigint)
+returns table (training_id bigint, adapter text, base text, active boolean, forgotten boolean)
+language sql stable parallel safe security invoker
+begin atomic
+    select t.id, t.adapter, t.base, t.active,
+        not exists (select from mindful.memory m where m.tenant = t.tenant and m.id = x.memory_id)
+    from mindful.training_memory x
+    join mindful.training t on t.tenant = x.tenant and t.id = x.training_id
+    where x.tenant = (select mindful._tenant()) and x.memory_id = adapters_trained_on.memory_id
+    order by t.id;
+end;
+comment on function adapters_trained_on(bigint) is
+'The adapters that were trained on a memory, be it forgotten or not: what weights have learned is not undone by forgetting, so these are to be rolled back or trained anew.';
+
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('consolidation_after', 'integer', 0, 10000, '{global,user}', '50',
+        'So many unread messages and documents among the newest memories ask for a run, which a worker makes; 0 is never.');
+
+create function _consolidation_ask() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    enough integer := (mindful.setting_get('consolidation_after') #>> '{}')::integer;
+    unread bigint;
+begin
+    if enough = 0 or exists (select from mindful.consolidation c
+        where c.tenant = (select mindful._tenant()) and c.type = 'extract' and c.status in ('pending', 'running'))
+    then
+        return null;
+    end if;
+    select count(*) into unread
+    from (
+        select m.id, m.kind, m.role from mindful.memory m
+        where m.tenant = (select mindful._tenant()) order by m.id desc limit 2 * enough
+    ) m
+    left join mindful.memory_extraction x on x.tenant = (select mindful._tenant()) and x.id = m.id
+    where x.id is null and (m.kind = 'document' or m.kind = 'message' and m.role = 'user');
+    -- Whoever comes second leaves it to the first, and does not wait for him.
+    if unread >= enough
+        and pg_try_advisory_xact_lock(hashtextextended('mindful.consolidation_ask ' || mindful._tenant(), 0))
+    then
+        insert into mindful.consolidation (type) values ('extract') on conflict do nothing;
+        notify mindful_job;
+    end if;
+    return null;
+end
+$$;
+comment on function _consolidation_ask() is
+'Asks for a run, which is then pending, when enough of the newest memories are unread; workers that listen on mindful_job hear of it.';
+
+create trigger consolidation_ask after insert on memory
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _consolidation_ask();
+
+create function consolidation_work(everyone boolean default false, tenants integer default 10) returns integer
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    outer_tenant text := coalesce(current_setting('mindful.tenant', true), '');
+    due text;
+    runs integer := 0;
+begin
+    perform mindful._integer_argument('tenants', tenants, 1, 100000);
+    for due in
+        select d.tenant from (
+            select c.tenant, min(c.created_at) as since from mindful.consolidation c
+            where c.type = 'extract' and c.status in ('pending', 'running') group by c.tenant
+            union all
+            select m.tenant, max(m.created_at) from mindful.memory m
+            left join mindful.memory_extraction x on x.tenant = m.tenant and x.id = m.id
+            where everyone and m.kind in ('message', 'document') and (x.id is null or x.content_hash <> m.content_hash)
+            group by m.tenant
+        ) d
+        group by d.tenant order by min(d.since) limit consolidation_work.tenants
+    loop
+        perform set_config('mindful.tenant', due, true);
+        if pg_try_advisory_xact_lock(hashtextextended('mindful.consolidation ' || mindful._tenant(), 0)) then
+            perform mindful.memory_consolidate();
+            runs := runs + 1;
+        end if;
+    end loop;
+    perform set_config('mindful.tenant', outer_tenant, true);
+    return runs;
+end
+$$;
+comment on function consolidation_work(boolean, integer) is
+'Makes or goes on with the runs that are asked for, or, for everyone, with those of all tenants that have something unread, a tenant after the other, as far as the caller reaches them: a superuser all, others their own. Returns how many; what one call reads of a tenant, the setting consolidation_memories bounds. Error 22023.';
+
+create function consolidation_schedule(schedule text default '30 2 * * *') returns boolean
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if not exists (select from pg_extension e where e.extname = 'pg_cron') then
+        perform mindful._raise('55000', 'the extension pg_cron is not installed in this database',
+            'Install it, or run the worker: mindful worker.');
+    end if;
+    if exists (select from cron.job j where j.jobname = 'mindful_consolidation' and j.username = current_user) then
+        perform cron.unschedule('mindful_consolidation');
+        perform cron.unschedule('mindful_consolidation_nightly');
+    end if;
+    if schedule is null then
+        return false;
+    end if;
+    perform cron.schedule('mindful_consolidation', '*/5 * * * *', 'select mindful.consolidation_work()');
+    perform cron.schedule('mindful_consolidation_nightly', schedule, 'select mindful.consolidation_work(everyone => true, tenants => 100000)');
+    return true;
+end
+$$;
+comment on function consolidation_schedule(text) is
+'Has pg_cron read for facts every five minutes where that is asked for, and everything at a schedule (crontab''s five fields; NULL ends both), as the calling role. Returns whether it is scheduled now. Errors: 55000 (no pg_cron), 42501 (no right to the schema cron).';
+
 revoke execute on function
     _consolidate(bigint,timestamp with time zone,text,text,integer,integer),
+    _consolidation_ask(),
     _consolidation_close(bigint,jsonb,text,boolean),
     _consolidation_finish(bigint),
     _consolidation_lock(),
     _consolidation_open(text,text,jsonb),
     _consolidation_pending(timestamp with time zone,text[]),
+    _consolidation_summary_refresh(),
     _counts_add(jsonb,jsonb),
     _evidence_confidence(text,bigint),
     _evidence_lost(),
@@ -4194,15 +4946,40 @@ revoke execute on function
     _link_strengthen(timestamp with time zone),
     _memory_decay(integer),
     _memory_promote(),
-    memory_consolidate(timestamp with time zone,jsonb,text,text)
+    _replay(bigint,text,jsonb),
+    _replay_facts(jsonb),
+    _replay_filter(jsonb),
+    _replay_neighbors(bigint,integer),
+    _sample_json(text,text,text,text),
+    _sample_lost(),
+    _sample_memory_lost(),
+    _sample_prompt(text,text),
+    _text_f1(text,text),
+    adapter_activate(text),
+    adapter_rollback(text),
+    adapters_trained_on(bigint),
+    consolidation_schedule(text),
+    consolidation_work(boolean,integer),
+    memory_consolidate(timestamp with time zone,jsonb,text,text),
+    model_training_get(bigint),
+    model_training_set(text,text,integer,text,jsonb),
+    replay_export(bigint,text,text),
+    replay_hash(bigint),
+    replay_run(text,jsonb),
+    training_evaluate(bigint,text),
+    training_fail(bigint,text),
+    training_finish(bigint,text,jsonb,jsonb),
+    training_start(bigint,text,jsonb)
 from public;
 grant execute on function
     _consolidate(bigint,timestamp with time zone,text,text,integer,integer),
+    _consolidation_ask(),
     _consolidation_close(bigint,jsonb,text,boolean),
     _consolidation_finish(bigint),
     _consolidation_lock(),
     _consolidation_open(text,text,jsonb),
     _consolidation_pending(timestamp with time zone,text[]),
+    _consolidation_summary_refresh(),
     _counts_add(jsonb,jsonb),
     _evidence_confidence(text,bigint),
     _evidence_lost(),
@@ -4210,9 +4987,40 @@ grant execute on function
     _link_strengthen(timestamp with time zone),
     _memory_decay(integer),
     _memory_promote(),
-    memory_consolidate(timestamp with time zone,jsonb,text,text)
+    _replay(bigint,text,jsonb),
+    _replay_facts(jsonb),
+    _replay_filter(jsonb),
+    _replay_neighbors(bigint,integer),
+    _sample_json(text,text,text,text),
+    _sample_lost(),
+    _sample_memory_lost(),
+    _sample_prompt(text,text),
+    _text_f1(text,text),
+    adapters_trained_on(bigint),
+    consolidation_schedule(text),
+    consolidation_work(boolean,integer),
+    memory_consolidate(timestamp with time zone,jsonb,text,text),
+    model_training_get(bigint),
+    replay_export(bigint,text,text),
+    replay_hash(bigint),
+    replay_run(text,jsonb),
+    training_evaluate(bigint,text),
+    training_fail(bigint,text),
+    training_start(bigint,text,jsonb)
 to mindful_user;
-grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;
+grant execute on function
+    adapter_activate(text),
+    adapter_rollback(text),
+    model_training_set(text,text,integer,text,jsonb),
+    training_finish(bigint,text,jsonb,jsonb)
+to mindful_admin;
+grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity, training_sample,
+    training_sample_memory to mindful_user;
+-- What weights were made of stays known.
+grant select, insert, update on training to mindful_user;
+grant select, insert on training_memory to mindful_user;
+grant select on general_question to mindful_user;
+grant select on consolidation_summary to mindful_reader;
 
 -- transfer
 create function _memory_embeddings(id bigint) returns jsonb

@@ -25,6 +25,7 @@ create table consolidation (
     error text,
     created_at timestamptz not null default clock_timestamp(),
     finished_at timestamptz,
+    withdrawn integer not null default 0,
     primary key (tenant, id),
     check ((status in ('completed', 'failed')) = (finished_at is not null)),
     check ((status = 'failed') = (error is not null))
@@ -33,6 +34,7 @@ create unique index consolidation_open on consolidation (tenant, type) where sta
 comment on table consolidation is 'Runs that make facts of texts (extract) and training samples of facts (replay). A run that has been cut by its limits, or whose connection was lost, stays running and is taken up by the next call.';
 comment on column consolidation.model is 'The generator that facts were drawn with, or that samples are for; NULL for rules.';
 comment on column consolidation.request is 'What was asked for.';
+comment on column consolidation.withdrawn is 'Samples that forgetting has taken back: exports that were made before are no longer valid.';
 comment on column consolidation.outputs is 'Counts of what came of it, and of what was refused by reason.';
 
 -- By its text and not by a watermark: ids are given before their rows are committed, so a watermark would pass some by.
@@ -134,6 +136,30 @@ comment on function _evidence_confidence(text, bigint) is
 
 create trigger evidence_lost after delete on memory_evidence referencing old table as old_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _evidence_lost();
+
+-- Made with data, as only that can be refreshed beside readers; no role but readers may see it, as it has no row security.
+create materialized view consolidation_summary as
+select tenant, created_at::date as day, type, status, coalesce(model, '') as model, count(*) as runs,
+    sum(memories_processed) as memories_processed, sum(pairs_generated) as pairs_generated,
+    sum((outputs ->> 'facts')::bigint) as facts, sum((outputs ->> 'contradicted')::bigint) as contradicted,
+    max(finished_at) as last_finished_at
+from consolidation
+group by tenant, created_at::date, type, status, coalesce(model, '');
+create unique index on consolidation_summary (tenant, day, type, status, model);
+comment on materialized view consolidation_summary is 'Runs of all tenants by day, type, status and model, for mindful_reader; refreshed at the end of each run, or with the next if another is at it.';
+
+create function _consolidation_summary_refresh() returns void
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+set lock_timeout = '200ms'
+as $$
+begin
+    refresh materialized view concurrently mindful.consolidation_summary;
+exception when lock_not_available then
+    null;
+end
+$$;
+comment on function _consolidation_summary_refresh() is 'Brings consolidation_summary up to date, unless another run holds it.';
 
 create type consolidation_detail as (
     id bigint,
@@ -330,6 +356,7 @@ begin
     returning c.* into closed;
     if closed.finished_at is not null then
         -- Any role may listen, so neither tenant nor content is told.
+        perform mindful._consolidation_summary_refresh();
         perform pg_notify('mindful_consolidation', jsonb_build_object('id', closed.id, 'status', closed.status)::text);
     end if;
     return closed;

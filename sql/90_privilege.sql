@@ -73,3 +73,23 @@ to mindful_admin;
 grant execute on procedure job_worker(real, boolean) to mindful_admin;
 grant execute on function _tenant(), _reads_all(), mindful_status(), _embedding_status(), _embedding_count_all()
 to mindful_reader;
+
+grant select, insert, update, delete on training_sample, training_sample_memory to mindful_user;
+-- What weights were made of stays known.
+grant select, insert, update on training to mindful_user;
+grant select, insert on training_memory to mindful_user;
+grant select on general_question to mindful_user;
+grant select on consolidation_summary to mindful_reader;
+-- Training changes what all are answered by.
+revoke execute on function
+    model_training_set(text, text, integer, text, jsonb),
+    training_finish(bigint, text, jsonb, jsonb),
+    adapter_activate(text),
+    adapter_rollback(text)
+from mindful_user;
+grant execute on function
+    model_training_set(text, text, integer, text, jsonb),
+    training_finish(bigint, text, jsonb, jsonb),
+    adapter_activate(text),
+    adapter_rollback(text)
+to mindful_admin;

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 from support.cluster import Cluster
-from support.models import model_files, register_models
+from support.models import GENERATOR, model_files, register_models
 
 
 def main() -> None:
@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, help="how many turns of each, from the first")
     parser.add_argument("--print", type=int, default=0, dest="shown", help="print facts drawn at random")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--together", help="name of one tenant for all conversations")
     parser.add_argument("--keep", help="name of a database to keep")
     arguments = parser.parse_args()
     cluster = Cluster.of_environment()
@@ -51,7 +52,10 @@ def main() -> None:
 def run(db: psycopg.Connection, arguments: argparse.Namespace) -> None:
     """Consolidate conversation by conversation."""
     conversations = json.loads(arguments.file.read_text())[: arguments.conversations]
-    loaded = {row["sample_id"]: load(db, row, arguments.turns) for row in conversations}
+    loaded: dict[str, int] = {}
+    for row in conversations:
+        tenant = arguments.together or row["sample_id"]
+        loaded[tenant] = loaded.get(tenant, 0) + load(db, tenant, row, arguments.turns)
     started, sums, rejected = time.perf_counter(), dict.fromkeys(COUNTS, 0), dict[str, int]()
     for tenant in loaded:
         db.execute("select set_config('mindful.tenant', %s, false)", (tenant,))
@@ -77,7 +81,7 @@ def run(db: psycopg.Connection, arguments: argparse.Namespace) -> None:
         " from memory_evidence e join memory m on m.tenant = e.tenant and m.id = e.source_id",
     )
     print(f"extractor                    {arguments.extractor}")
-    print(f"conversations, turns         {len(loaded)}, {turns}")
+    print(f"conversations, turns         {len(conversations)}, {turns}")
     print(f"seconds per 1,000 turns      {seconds / turns * 1000:.1f}")
     status = named(db.execute("select * from mindful_status()"))
     print(f"private memory of backend    {status['private_bytes'] / 1e6:.0f} MB")
@@ -87,6 +91,7 @@ def run(db: psycopg.Connection, arguments: argparse.Namespace) -> None:
     print(f"quotes, found in the source  {quotes}, {found}")
     relations = db.execute("select relation, count(*) from memory_link group by 1 order by 1").fetchall()
     print(f"links                        {dict(relations)}")
+    replay(db, list(loaded))
     show(db, arguments.shown, arguments.seed)
 
 
@@ -102,6 +107,25 @@ COUNTS = (
 )
 
 
+def replay(db: psycopg.Connection, tenants: list[str]) -> None:
+    """Make training samples of every tenant's facts, single-sourced ones too."""
+    db.execute("select model_training_set(%s, 'chatml', 512)", (GENERATOR,))
+    accepted, refused = 0, dict[str, int]()
+    started = time.perf_counter()
+    for tenant in tenants:
+        db.execute("select set_config('mindful.tenant', %s, false)", (tenant,))
+        db.execute("select setting_set('training_consent', 'true')")
+        row = named(
+            db.execute("select * from replay_run(%s, %s)", (GENERATOR, Jsonb({"level": "information"})))
+        )
+        if row["error"]:
+            raise SystemExit(row["error"])
+        accepted += row["accepted"]
+        for key, value in (row["refused"] or {}).items():
+            refused[key] = refused.get(key, 0) + value
+    print(f"pairs kept, refused          {accepted}, {refused}, {time.perf_counter() - started:.1f} s")
+
+
 def show(db: psycopg.Connection, number: int, seed: int) -> None:
     """Print facts drawn at random, to be read by eye."""
     rows = db.execute(
@@ -112,9 +136,9 @@ def show(db: psycopg.Connection, number: int, seed: int) -> None:
         print(f"- {content}  <- {quote!r}")
 
 
-def load(db: psycopg.Connection, sample: dict[str, Any], most: int | None) -> int:
+def load(db: psycopg.Connection, tenant: str, sample: dict[str, Any], most: int | None) -> int:
     """Store a conversation as its tenant's sessions: both speak for themselves, none is an assistant."""
-    db.execute("select set_config('mindful.tenant', %s, false)", (sample["sample_id"],))
+    db.execute("select set_config('mindful.tenant', %s, false)", (tenant,))
     messages = list(turns(sample))[:most]
     for title in dict.fromkeys(title for title, _ in messages):
         (session,) = first(db, "select session_start(%s)", title)

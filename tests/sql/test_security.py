@@ -23,6 +23,10 @@ TABLES = (
     "memory_extraction",
     "memory_statement",
     "memory_entity",
+    "training_sample",
+    "training_sample_memory",
+    "training",
+    "training_memory",
 )
 
 
@@ -51,6 +55,10 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
     ana.execute("select memory_consolidate()")
     ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")
     ana.execute("select memory_link_insert(max(id), min(id), 'about') from memory")
+    db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))
+    ana.execute("select setting_set('training_consent', 'true')")
+    ana.execute('select replay_run(%s, \'{"level": "information"}\')', (SCRIPTED_GENERATOR,))
+    ana.execute("select training_start(max(id), replay_hash(max(id))) from consolidation")
     return ana
 
 

@@ -140,7 +140,7 @@ def test_nothing_of_the_extension_is_overlooked(extension: Script) -> None:
         ("type", extension.types),
     ):
         assert found == re.findall(
-            rf"^create (?:unlogged )?(?:{kind}) (\w+)", source(), flags=re.MULTILINE
+            rf"^create (?:unlogged |materialized )?(?:{kind}) (\w+)", source(), flags=re.MULTILINE
         ), kind
     assert DYNAMIC in extension.tables
 

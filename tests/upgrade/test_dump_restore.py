@@ -63,6 +63,10 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     ana.execute("create function shop.price(item text) returns integer language sql as 'select 7'")
     ana.execute("select tool_register('price', 'shop.price(text)', 'Tells the price of an item.')")
     ana.execute("select _memory_repeat(min(id)) from memory")
+    db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))
+    ana.execute("select setting_set('training_consent', 'true')")
+    run = one(ana, b'select id from replay_run(%s, \'{"level": "information"}\')', SCRIPTED_GENERATOR)
+    ana.execute("select training_start(%s, replay_hash(%s))", (run, run))
     rows = rows_of(db)
     assert [table for table, found in rows.items() if not found] == []
 

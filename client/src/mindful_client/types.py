@@ -252,3 +252,28 @@ class ConsolidationDetail:
     decayed: int | None
     rejected: dict[str, int] | None
     error: str | None
+
+
+@dataclass(frozen=True)
+class ReplayDetail:
+    """A run's facts, the pairs made of them, those refused by reason, and the facts below each threshold."""
+
+    id: int
+    status: str
+    model: str
+    facts: int
+    accepted: int
+    refused: dict[str, int] | None
+    below: dict[str, int] | None
+    error: str | None
+
+
+@dataclass(frozen=True)
+class TrainedAdapter:
+    """An adapter that was trained on a memory, and whether that has been forgotten since."""
+
+    training_id: int
+    adapter: str | None
+    base: str
+    active: bool
+    forgotten: bool

@@ -15,4 +15,5 @@ from mindful_client.calls.review import *  # noqa: F403
 from mindful_client.calls.setting import *  # noqa: F403
 from mindful_client.calls.status import *  # noqa: F403
 from mindful_client.calls.tool import *  # noqa: F403
+from mindful_client.calls.training import *  # noqa: F403
 from mindful_client.calls.transfer import *  # noqa: F403

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from mindful_client.calls.statement import DEFAULT, Call, Json, row
+from mindful_client.calls.statement import DEFAULT, Call, Json, row, scalar
 from mindful_client.types import ConsolidationDetail
 
 
@@ -22,3 +22,19 @@ def memory_consolidate(
     Raises InvalidInputError, UnavailableError (a run is going on).
     """
     return row("memory_consolidate", locals(), ConsolidationDetail)
+
+
+def consolidation_work(*, everyone: bool = DEFAULT, tenants: int = DEFAULT) -> Call[int]:
+    """Make the runs that are asked for, or everybody's; return how many.
+
+    Raises InvalidInputError.
+    """
+    return scalar("consolidation_work", locals())
+
+
+def consolidation_schedule(*, schedule: str | None = DEFAULT) -> Call[bool]:
+    """Have pg_cron make runs, nightly at a schedule in crontab's form; None ends that.
+
+    Raises NotReadyError (no pg_cron), NotAllowedError.
+    """
+    return scalar("consolidation_schedule", locals())

@@ -13,7 +13,7 @@ def document_insert(
     source: str,
     *,
     title: str | None = DEFAULT,
-    format: str = DEFAULT,  # noqa: A002  (the SQL function's name for it)
+    format: str = DEFAULT,
     metadata: Json | None = DEFAULT,
     max_tokens: int | None = DEFAULT,
     overlap: int | None = DEFAULT,

@@ -9,7 +9,7 @@ from mindful_client.calls.statement import DEFAULT, Call, Json, rows, scalar
 from mindful_client.types import MemoryVersion
 
 
-def memory_evidence_insert(id: int, source_id: int, quote: str) -> Call[bool]:  # noqa: A002
+def memory_evidence_insert(id: int, source_id: int, quote: str) -> Call[bool]:
     """Say what a memory rests on, by words of its source, and return whether that is new.
 
     Raises NotFoundError, InvalidInputError (the source does not hold the quote).
@@ -18,7 +18,7 @@ def memory_evidence_insert(id: int, source_id: int, quote: str) -> Call[bool]:  
 
 
 def memory_update(
-    id: int,  # noqa: A002
+    id: int,
     content: str,
     *,
     metadata: Json | None = DEFAULT,
@@ -36,7 +36,7 @@ def memory_update(
     return scalar("memory_update", locals())
 
 
-def memory_history(id: int) -> Call[list[MemoryVersion]]:  # noqa: A002
+def memory_history(id: int) -> Call[list[MemoryVersion]]:
     """Return all versions of a memory, oldest first.
 
     Raises NotFoundError.

@@ -14,7 +14,7 @@ def memory_forget(
     *,
     ids: Sequence[int] | None = DEFAULT,
     session_id: UUID | str | None = DEFAULT,
-    filter: Json | None = DEFAULT,  # noqa: A002
+    filter: Json | None = DEFAULT,
     everything: bool = DEFAULT,
     dry_run: bool = DEFAULT,
 ) -> Call[list[ForgetCount]]:

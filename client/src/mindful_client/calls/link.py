@@ -28,7 +28,7 @@ def memory_link_delete(source_id: int, target_id: int, *, relation: str | None =
 
 
 def memory_neighbors(
-    id: int,  # noqa: A002
+    id: int,
     *,
     depth: int = DEFAULT,
     relations: Sequence[str] | None = DEFAULT,

@@ -12,6 +12,7 @@ from mindful_client.cli.chat import chat
 from mindful_client.cli.ingest import ingest
 from mindful_client.cli.memory import recall, remember
 from mindful_client.cli.output import report
+from mindful_client.cli.replay import consolidate, replay, train
 from mindful_client.cli.status import status
 from mindful_client.cli.transfer import export_, import_
 from mindful_client.cli.worker import worker
@@ -54,5 +55,5 @@ def main(context: click.Context, dsn: str) -> None:
     context.obj = context.with_resource(Client(dsn))
 
 
-for command in (chat, export_, import_, ingest, recall, remember, status, worker):
+for command in (chat, consolidate, export_, import_, ingest, recall, remember, replay, status, train, worker):
     main.add_command(command)

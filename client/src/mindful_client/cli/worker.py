@@ -34,22 +34,26 @@ _PAUSE_S = 5.0
     show_default=True,
     help="Minutes between searches for memories that have no embedding; 0 for none.",
 )
+@click.option(
+    "--consolidate", is_flag=True, help="Draw facts too where that is asked for (consolidation_after)."
+)
 @click.pass_context
-def worker(context: click.Context, once: bool, sweep_minutes: float) -> None:
+def worker(context: click.Context, once: bool, sweep_minutes: float, consolidate: bool) -> None:
     """Embed memories that wait (settings: embedding_mode), as they come.
 
     An administrator's worker works for everybody. Ctrl-C ends it after the batch it is at, a second Ctrl-C at
     once; what it had not finished, another does. Any number of workers may run.
     """
-    _Worker(context.find_root().params["dsn"], once, sweep_minutes * 60).run()
+    _Worker(context.find_root().params["dsn"], once, sweep_minutes * 60, consolidate).run()
 
 
 class _Worker:
     """A loop over batches, until somebody stops it."""
 
-    def __init__(self, dsn: str, once: bool, sweep_s: float) -> None:
+    def __init__(self, dsn: str, once: bool, sweep_s: float, consolidate: bool) -> None:
         self._dsn = dsn
         self._once = once
+        self._consolidates = consolidate
         self._sweep_s = sweep_s
         self._next_sweep = 0.0 if sweep_s else float("inf")
         self._client: Client | None = None
@@ -81,7 +85,7 @@ class _Worker:
         connection.execute("listen mindful_job")
         while not self._stopped:
             try:
-                worked = self._sweep(client) + self._batch(client)
+                worked = self._sweep(client) + self._batch(client) + self._consolidate(client)
             except NotReadyError as error:
                 report(error)
                 self._pause()
@@ -102,6 +106,12 @@ class _Worker:
         if found:
             self._say(f"{found} memories without an embedding found")
         return found
+
+    def _consolidate(self, client: Client) -> int:
+        runs = client.consolidation_work() if self._consolidates else 0
+        if runs:
+            self._say(f"{runs} runs of consolidation")
+        return runs
 
     def _batch(self, client: Client) -> int:
         done = dataclasses.asdict(client.job_run(max_jobs=_BATCH))

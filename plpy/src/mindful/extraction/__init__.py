@@ -8,7 +8,7 @@ from datetime import datetime
 SINGLE = ("name", "age", "birthday", "lives_in", "works_at", "works_as", "marital_status")
 """Relations in which a subject has one object at a time; so are favorites (favorite_book)."""
 OPPOSITES = {"likes": "dislikes", "dislikes": "likes"}
-VOLATILE = ("plans", "event", "age", "does", "studies")
+VOLATILE = ("plans", "age", "does", "studies")
 """Relations whose facts change within months: they belong in memory, not in a model's weights."""
 
 

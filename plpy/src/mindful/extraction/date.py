@@ -55,3 +55,12 @@ def dated(text: str, said: datetime | None) -> datetime | None:
         step = relativedelta(days=-1, weekday=day(-1)) if past else relativedelta(days=1, weekday=day(+1))
     found_day: datetime = said + step
     return found_day
+
+
+RELATIVE = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|(?:last|next|this|this past|this coming) (?:\w+)|"
+    r"(?:few |\w+ )?(?:days?|weeks?|months?|"
+    r"years?) ago|now|recently|currently|soon|lately)\b(?!.*\(\d{4}-\d\d-\d\d\))",
+    re.IGNORECASE,
+)
+"""Times that a reader cannot place without knowing when it was said."""

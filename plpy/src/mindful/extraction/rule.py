@@ -69,7 +69,7 @@ RULES = (
     ),
     Rule("marital_status", r"<am> (?P<o>married|single|divorced|engaged|widowed)$", "{s} is {o}."),
     Rule("marital_status", r"got (?P<o>married|divorced|engaged)$", "{s} is {o}."),
-    Rule("likes", rf"(?:<love>|<adore>|<enjoy>|<like>) {_O}", "{s} likes {o}."),
+    Rule("likes", rf"(?:<love>|<adore>|<enjoy>|<like>)(?: also)? {_O}", "{s} likes {o}."),
     Rule(
         "likes",
         r"<am> (?:a (?:big |huge |massive )?fan of|into|passionate about|fond of|obsessed with) (?P<o>.+)",
@@ -142,7 +142,7 @@ _NAMED = re.compile(
 )
 _MY_NAME = re.compile(rf"(?:M|m)y name(?: i|')s (?P<o>{PLACE})$|(?:P|p)lease call me (?P<p>{PLACE})$")
 _FAVORITE = re.compile(
-    r"(?:M|m)y (?:all-time )?favou?rite (?P<k>[a-z]+(?: [a-z]+)?)(?: of all time)? (?:is|was|has to be|would be) (?P<o>.+)"
+    r"(?:M|m)y (?:all-time )?favou?rite (?P<k>(?!thing|part|one|memory|moment)[a-z]+(?: [a-z]+)?)(?: of all time)? (?:is|was|has to be|would be) (?P<o>.+)"
 )
 _STATIVE = (
     "name",
@@ -252,10 +252,10 @@ def _by_rules(
 
 _END = re.compile(
     r"[,;:!?()\n]|\.(?=\s|$)|\.\.|\s[-\u2013\u2014]|\u2014"
-    r"|\s(?:because|'?cause (?:it|I|they|we|of)|since (?:it|they|he|she|I)|so|which|who|although|though|but|while|when|whenever|if|unless|cuz|"
-    r"whether|where|as (?:well|it|they|I|a way)|and (?:I|we|it|they|he|she|you|that|this|the|then|my|am|was|is|it's|I'm|"
+    r"|\s(?:because|'?cause (?:it|I|they|we|of)|since (?:it|they|he|she|I)|(?-i:so)|which|who|although|though|but|while|when|whenever|if|unless|cuz|"
+    r"whether|where|as (?:well|it|they|I|a way)|and (?:something|someone|everyone|all|also|unsurprisingly|I|we|it|they|he|she|you|that|this|the|then|my|am|was|is|it's|I'm|"
     r"can|will|would|just|had|have|got|[a-z]+ed)|that (?:I|we|it|they|he|she|you)|it's|I|we|they|it (?:was|is)|you|"
-    r"even)\b.*",
+    r"ever since|as usual|even)\b.*",
     re.IGNORECASE,
 )
 _TAIL = re.compile(

@@ -62,14 +62,15 @@ VAGUE = re.compile(
     r"^(?:it|its|that|this|them|those|these|you|your|yours|him|his|her|hers|he|she|they|their|how|what|when|where|why|who|"
     r"the (?:idea|way|thought|fact|feeling|same|sound|best|one|first|whole|process|result|look|vibe|energy|details?|"
     r"colou?rs|view|support|message|concept|rest|other|others|lot|good|most)|to|be|being|seeing|hearing|knowing|having|"
-    r"one|ones|some|something|anything|everything|nothing|everyone|all|any|both|so|too|more|most|much|many|such|each|every|"
+    r"ever|as usual|one|ones|some|something|anything|everything|nothing|everyone|all|any|both|so|too|more|most|much|many|such|each|every|"
     r"again|back|there|here|not|no|like|just|really|that's|have|need|miss|say|tell|talk|look at|keep in|try|check|see|"
     r"know|think|share|do (?:it|that|this|my|better)|make (?:it|sure|a difference)|get (?:it|back|that|there|into)|"
     r"let|thank|ask|give|go|come|head|stay|chat|admit|mention|be|catch|the other|sense|an? (?:few|lot|bit|good|great|new one|"
     r"tough|hard|blast|ton|bunch|similar|different|wonderful|amazing|fun|nice|big|real|whole|step|chance|challenge|while))\b"
     r"|\b(?:it|that|this|them|those|these|you|your|yours|him|her|one|ones|there|here|stuff|thing|things|something|"
     r"anything|everything|someone|somewhere|other|others|such|same|what|how)$"
-    r"|\b(?:you|your|yours|yourself|this|these|those|here|he|she|his|her|him|it|its|them|me)\b",
+    r"|\b(?:to|in|of|with|for|at) that\b"
+    r"|\b(?:you|your|yours|yourself|this|these|those|here|he|she|his|her|him|it|its|them|their|theirs|they|me)\b",
     re.IGNORECASE,
 )
 """Objects that tell nothing outside their conversation."""

@@ -1,0 +1,1 @@
+"""Training of LoRA adapters on what a replay run has exported; needs the extra `train`."""

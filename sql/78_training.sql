@@ -1,0 +1,285 @@
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('training_gain', 'number', 0, 1, '{global,user}', '0.02',
+        'How much better than its base, in F1 of words on held-out pairs, an adapter must be to become active.'),
+    ('training_margin', 'number', 0, 1, '{global,user}', '0.05',
+        'How much of the base''s accuracy on general questions an adapter may lose and still become active.');
+
+create table training (
+    tenant text not null default _tenant(),
+    id bigint generated always as identity,
+    consolidation_id bigint not null,
+    base text not null,
+    adapter text,
+    status text not null default 'running' check (status in ('running', 'completed', 'failed')),
+    active boolean not null default false,
+    dataset_sha256 text not null,
+    samples integer not null,
+    parameters jsonb not null default '{}',
+    base_figures jsonb,
+    adapter_figures jsonb,
+    verdict text,
+    error text,
+    created_at timestamptz not null default clock_timestamp(),
+    finished_at timestamptz,
+    primary key (tenant, id),
+    foreign key (tenant, consolidation_id) references consolidation (tenant, id),
+    check ((status = 'failed') = (error is not null))
+);
+create index on training (tenant, consolidation_id);
+create unique index training_active on training (tenant, base) where active;
+comment on table training is 'Adapters that were trained on replay runs, with what they were measured to gain and to lose.';
+comment on column training.dataset_sha256 is 'Hash of the pairs, as replay_export gives them in the format alpaca, a line each.';
+comment on column training.verdict is 'Why the adapter became active, or why not.';
+
+-- No foreign key to memory: that an adapter was trained on it must stay known when it is forgotten.
+create table training_memory (
+    tenant text not null default _tenant(),
+    training_id bigint not null,
+    memory_id bigint not null,
+    primary key (tenant, memory_id, training_id),
+    foreign key (tenant, training_id) references training (tenant, id) on delete cascade
+);
+create index on training_memory (tenant, training_id);
+comment on table training_memory is 'The memories, sources of facts included, that adapters were trained on; kept when they are forgotten.';
+
+create table general_question (
+    id integer primary key,
+    question text not null,
+    answer text not null
+);
+comment on table general_question is 'Fixed questions of general knowledge: what training must not make a model forget. An answer is right if it holds this text, in any case.';
+alter table general_question enable row level security;
+alter table general_question force row level security;
+create policy read on general_question for select using (true);
+insert into general_question (id, question, answer)
+select row_number() over (), q.question, q.answer
+from (values
+    ('What is the capital of France?', 'Paris'), ('What is the capital of Japan?', 'Tokyo'), ('What is the capital of Italy?', 'Rome'),
+    ('What is the capital of Germany?', 'Berlin'), ('What is the capital of Spain?', 'Madrid'), ('What is the capital of Egypt?', 'Cairo'),
+    ('What is the capital of England?', 'London'), ('What is the capital of Russia?', 'Moscow'), ('What is the capital of China?', 'Beijing'),
+    ('What is the capital of Greece?', 'Athens'), ('Which planet is closest to the sun?', 'Mercury'),
+    ('Which planet is the largest in the solar system?', 'Jupiter'), ('Which planet is known as the red planet?', 'Mars'),
+    ('What is the chemical formula of water?', 'H2O'), ('What gas do plants take in from the air?', 'carbon dioxide'),
+    ('Who wrote Romeo and Juliet?', 'Shakespeare'), ('Who painted the Mona Lisa?', 'Leonardo'), ('Who developed the theory of relativity?', 'Einstein'),
+    ('What is the largest ocean on Earth?', 'Pacific'), ('What is the longest river in Africa?', 'Nile'),
+    ('What is the highest mountain on Earth?', 'Everest'), ('How many days are there in a week?', 'seven'), ('How many legs does a spider have?', 'eight'),
+    ('What is the opposite of hot?', 'cold'), ('What is the opposite of up?', 'down'), ('Which animal is known as the king of the jungle?', 'lion'),
+    ('What do bees make?', 'honey'), ('What is frozen water called?', 'ice'), ('Which language is spoken in Brazil?', 'Portuguese'),
+    ('Which language is spoken in Mexico?', 'Spanish'), ('In which continent is Kenya?', 'Africa'), ('In which continent is India?', 'Asia'),
+    ('In which country is the Eiffel Tower?', 'France'), ('In which country are the pyramids of Giza?', 'Egypt'),
+    ('What is the first month of the year?', 'January'), ('What is the last month of the year?', 'December'),
+    ('What color is the sky on a clear day?', 'blue'), ('What color is grass?', 'green'), ('What do we call a baby dog?', 'puppy'),
+    ('What is the name of the star at the center of our solar system?', 'Sun')
+) q (question, answer);
+
+do $do$
+declare
+    relation text;
+begin
+    foreach relation in array array['training', 'training_memory'] loop
+        execute pg_catalog.format('alter table mindful.%I enable row level security', relation);
+        execute pg_catalog.format('alter table mindful.%I force row level security', relation);
+        execute pg_catalog.format($$create policy own on mindful.%I using (tenant = (select mindful._tenant()))
+            with check (tenant = (select mindful._tenant()))$$, relation);
+        perform pg_catalog.pg_extension_config_dump('mindful.' || relation, '');
+    end loop;
+end
+$do$;
+select pg_catalog.pg_extension_config_dump('mindful.training_id_seq', '');
+
+create function _text_f1(answer text, expected text) returns double precision
+language sql stable parallel safe security invoker
+begin atomic
+    with given as (
+        select w.word, pg_catalog.count(*) as n from pg_catalog.regexp_split_to_table(pg_catalog.lower(answer), '[^a-z0-9]+') w (word)
+        where w.word <> '' group by w.word
+    ),
+    wanted as (
+        select w.word, pg_catalog.count(*) as n from pg_catalog.regexp_split_to_table(pg_catalog.lower(expected), '[^a-z0-9]+') w (word)
+        where w.word <> '' group by w.word
+    )
+    select coalesce(2.0 * (select pg_catalog.sum(least(g.n, w.n)) from given g join wanted w using (word))
+        / nullif((select pg_catalog.sum(n) from given) + (select pg_catalog.sum(n) from wanted), 0), 0)::double precision;
+end;
+comment on function _text_f1(text, text) is 'F1 of the words of an answer against the expected ones, as in SQuAD (Rajpurkar and others 2016), without its removal of articles.';
+
+create function training_evaluate(run bigint, model text default null) returns jsonb
+language plpgsql volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    pairs mindful.training_sample[];
+    questions mindful.general_question[];
+    answers text[];
+    general text[];
+begin
+    perform mindful.replay_export(run);
+    pairs := array(select s from mindful.training_sample s
+        where s.tenant = (select mindful._tenant()) and s.consolidation_id = run and s.refused = '{}' and s.split = 'validation'
+        order by s.id);
+    questions := array(select q from mindful.general_question q order by q.id);
+    answers := mindful.llm_generate_many(array(select mindful._sample_prompt(p.instruction, p.input) from unnest(pairs) p), model => training_evaluate.model, max_tokens => 64);
+    general := mindful.llm_generate_many(array(select q.question from unnest(questions) q), model => training_evaluate.model, max_tokens => 32);
+    return (
+        select jsonb_build_object('held_out_f1', round(avg(f.f1)::numeric, 4), 'held_out', count(*),
+            'by_form', (select jsonb_object_agg(g.form, round(g.f1::numeric, 4)) from (
+                select p.form, avg(mindful._text_f1(a.answer, p.output)) as f1
+                from unnest(pairs) with ordinality p, unnest(answers) with ordinality a (answer, at) where a.at = p.ordinality group by p.form) g))
+        from (select mindful._text_f1(a.answer, p.output) as f1
+            from unnest(pairs) with ordinality p, unnest(answers) with ordinality a (answer, at) where a.at = p.ordinality) f
+    ) || (
+        select jsonb_build_object('general_accuracy', round(avg((strpos(lower(a.answer), lower(q.answer)) > 0)::integer), 4), 'general', count(*))
+        from unnest(questions) with ordinality q, unnest(general) with ordinality a (answer, at) where a.at = q.ordinality
+    );
+end
+$$;
+comment on function training_evaluate(bigint, text) is
+'Has a generator answer the held-out pairs of a replay run and the general questions, greedily, and measures it: held_out_f1 is the mean F1 of words against the pairs'' outputs, by_form the same by form, general_accuracy the share of general questions whose answer holds the right text. Errors: 42704 (no such run or model), 57014 (cancelled), 55P03 (no free slot).';
+
+create function replay_hash(run bigint) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(coalesce(pg_catalog.string_agg(e.line::text, E'\n'), ''), 'UTF8')), 'hex')
+    from mindful.replay_export(run) e (line);
+end;
+comment on function replay_hash(bigint) is
+'SHA-256 of the lines that replay_export gives in the format alpaca, with line feeds between them: a manifest holds it, and training refuses a dataset whose run has another since. Error 42704.';
+
+create function training_start(run bigint, dataset_sha256 text, parameters jsonb default '{}') returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    started bigint;
+begin
+    if dataset_sha256 is distinct from mindful.replay_hash(run) then
+        perform mindful._raise('55000', format('the pairs of run %s are no longer those of the dataset', run),
+            'What was forgotten since must not be trained on: export the run again.');
+    end if;
+    insert into mindful.training (consolidation_id, base, dataset_sha256, samples, parameters)
+    select c.id, c.model, training_start.dataset_sha256,
+        (select count(*) from mindful.training_sample s
+            where s.tenant = c.tenant and s.consolidation_id = c.id and s.refused = '{}' and s.split = 'train'),
+        training_start.parameters
+    from mindful.consolidation c
+    where c.tenant = (select mindful._tenant()) and c.id = run
+    returning id into started;
+    insert into mindful.training_memory (training_id, memory_id)
+    select started, x.memory_id
+    from mindful.training_sample s
+    join mindful.training_sample_memory x on x.tenant = s.tenant and x.sample_id = s.id
+    where s.tenant = (select mindful._tenant()) and s.consolidation_id = run and s.refused = '{}' and s.split = 'train'
+    union
+    select started, e.source_id
+    from mindful.training_sample s
+    join mindful.training_sample_memory x on x.tenant = s.tenant and x.sample_id = s.id
+    join mindful.memory_evidence e on e.tenant = x.tenant and e.id = x.memory_id
+    where s.tenant = (select mindful._tenant()) and s.consolidation_id = run and s.refused = '{}' and s.split = 'train';
+    return started;
+end
+$$;
+comment on function training_start(bigint, text, jsonb) is
+'Enters a training on a replay run''s pairs, whose hash is the dataset''s, and returns its id. Errors: 42704 (no such run), 55000 (the pairs have changed since they were exported).';
+
+create function training_finish(id bigint, adapter text, base_figures jsonb, adapter_figures jsonb) returns text
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    gain numeric := (adapter_figures ->> 'held_out_f1')::numeric - (base_figures ->> 'held_out_f1')::numeric;
+    loss numeric := (base_figures ->> 'general_accuracy')::numeric - (adapter_figures ->> 'general_accuracy')::numeric;
+    kept boolean := gain >= (mindful.setting_get('training_gain') #>> '{}')::numeric
+        and loss <= (mindful.setting_get('training_margin') #>> '{}')::numeric;
+    told text;
+    done mindful.training;
+begin
+    if kept is null then
+        perform mindful._raise('22023', 'the figures lack held_out_f1 or general_accuracy', 'Give what training_evaluate returned.');
+    end if;
+    told := format('%s: %s F1 on held-out pairs, %s of general accuracy', case when kept then 'active' else 'kept aside' end,
+        to_char(gain, 'SG0.0000'), to_char(-loss, 'SG0.0000'));
+    update mindful.training t
+    set status = 'completed', adapter = training_finish.adapter, base_figures = training_finish.base_figures,
+        adapter_figures = training_finish.adapter_figures, verdict = told, finished_at = clock_timestamp()
+    where t.tenant = (select mindful._tenant()) and t.id = training_finish.id and t.status = 'running'
+    returning t.* into done;
+    if not found then
+        perform mindful._raise('42704', format('there is no running training %s', coalesce(id::text, 'null')), 'Your trainings are in mindful.training.');
+    end if;
+    update mindful.model m set samples_total = m.samples_total + done.samples, trained_at = now() where m.name = done.base;
+    if kept then
+        perform mindful.adapter_activate(adapter);
+    end if;
+    return told;
+end
+$$;
+comment on function training_finish(bigint, text, jsonb, jsonb) is
+'Enters what training_evaluate found of the base and of the adapter, and makes the adapter active if it gains at least training_gain on the held-out pairs and loses at most training_margin on the general questions; else it stays registered, with its figures. Returns the verdict. For administrators. Errors: 22023, 42704.';
+
+create function training_fail(id bigint, error text) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    update mindful.training t set status = 'failed', error = coalesce(training_fail.error, 'unknown'), finished_at = clock_timestamp()
+    where t.tenant = (select mindful._tenant()) and t.id = training_fail.id and t.status = 'running';
+    if not found then
+        perform mindful._raise('42704', format('there is no running training %s', coalesce(id::text, 'null')), 'Your trainings are in mindful.training.');
+    end if;
+end
+$$;
+comment on function training_fail(bigint, text) is 'Enters that a training has failed, and why. Error 42704.';
+
+create function adapter_activate(adapter text) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    chosen mindful.training;
+begin
+    select t.* into chosen from mindful.training t
+    where t.tenant = (select mindful._tenant()) and t.adapter = adapter_activate.adapter and t.status = 'completed';
+    if not found then
+        perform mindful._raise('42704', format('no training of yours has made %s', coalesce(quote_literal(adapter), 'null')), 'Your trainings are in mindful.training.');
+    end if;
+    update mindful.training t set active = false where t.tenant = chosen.tenant and t.base = chosen.base and t.active and t.id <> chosen.id;
+    update mindful.training t set active = true where t.tenant = chosen.tenant and t.id = chosen.id;
+    perform mindful.model_default_set(adapter);
+end
+$$;
+comment on function adapter_activate(text) is
+'Makes an adapter that a training has made active, in its base''s place: it becomes the default generator. For administrators. Error 42704.';
+
+create function adapter_rollback(base text) returns text
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    rolled text;
+begin
+    update mindful.training t set active = false
+    where t.tenant = (select mindful._tenant()) and t.base = adapter_rollback.base and t.active
+    returning t.adapter into rolled;
+    if not found then
+        perform mindful._raise('42704', format('no adapter of %s is active', coalesce(quote_literal(base), 'null')), 'Your trainings are in mindful.training.');
+    end if;
+    perform mindful.model_default_set(base);
+    return rolled;
+end
+$$;
+comment on function adapter_rollback(text) is
+'Takes a base''s active adapter back and returns its name: the base is the default generator again. The adapter stays registered. For administrators. Error 42704.';
+
+create function adapters_trained_on(memory_id bigint)
+returns table (training_id bigint, adapter text, base text, active boolean, forgotten boolean)
+language sql stable parallel safe security invoker
+begin atomic
+    select t.id, t.adapter, t.base, t.active,
+        not exists (select from mindful.memory m where m.tenant = t.tenant and m.id = x.memory_id)
+    from mindful.training_memory x
+    join mindful.training t on t.tenant = x.tenant and t.id = x.training_id
+    where x.tenant = (select mindful._tenant()) and x.memory_id = adapters_trained_on.memory_id
+    order by t.id;
+end;
+comment on function adapters_trained_on(bigint) is
+'The adapters that were trained on a memory, be it forgotten or not: what weights have learned is not undone by forgetting, so these are to be rolled back or trained anew.';
