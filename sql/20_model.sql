@@ -21,7 +21,7 @@ create unique index on model (translate(name, '.-', '__'));
 
 comment on table model is 'Registered models: generators and embedders, and who may use them.';
 comment on column model.source is 'Absolute path, on the server, of a GGUF file or a sentence-transformers folder.';
-comment on column model.options is 'Options of the provider: context_length, threads (default 1), and of a generator also system_prompt and layout, a text with {memories} and {message} that says how recalled memories stand with a message.';
+comment on column model.options is 'Options of the provider: context_length, threads (default 1), and of a generator also system_prompt and layout, a text with {memories} and {message} that says how recalled memories stand with a message, template, a Jinja chat template in place of the file''s, and stop, texts that end every answer.';
 comment on column model.sha256 is 'Hash of the file, or of the folder''s weights, when the model was registered.';
 comment on column model.dims is 'Length of an embedder''s vectors.';
 comment on column model.granted_to is 'Roles whose members see and use the model.';

@@ -12,7 +12,7 @@ from mindful.providers.llama.weights import Weights
 from mindful.providers.options import check_known, file_sha256, integer
 
 _OPTIONS = {
-    "generator": ("context_length", "threads", "system_prompt", "layout"),
+    "generator": ("context_length", "threads", "system_prompt", "layout", "template", "stop"),
     "embedder": ("context_length", "threads"),
 }
 
@@ -38,7 +38,7 @@ def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
         if kind == "generator":
             from mindful.providers.llama.template import ChatTemplate
 
-            ChatTemplate(weights).encode([Message("user", "Hi")])
+            ChatTemplate(weights, options.get("template")).encode([Message("user", "Hi")])
         return ModelFacts(
             sha256=file_sha256(source),
             context_length=context_length,
@@ -53,21 +53,27 @@ def load(spec: ModelSpec) -> Generator | Embedder:
     """Map a registered file and make a context for it."""
     weights = Weights(spec.source)
     try:
-        return _open(spec.kind, weights, *_settings(weights, spec.options))
+        return _open(spec, weights, *_settings(weights, spec.options))
     except BaseException:
         weights.close()
         raise
 
 
-def _open(kind: str, weights: Weights, context_length: int, threads: int) -> Generator | Embedder:
+def _open(spec: ModelSpec, weights: Weights, context_length: int, threads: int) -> Generator | Embedder:
     # Imported here, as an embedder's first call should not pay for Jinja.
-    if kind == "embedder":
+    if spec.kind == "embedder":
         from mindful.providers.llama.embedder import LlamaEmbedder
 
         return LlamaEmbedder(weights, context_length, threads)
     from mindful.providers.llama.generator import LlamaGenerator
 
-    return LlamaGenerator(weights, context_length, threads)
+    return LlamaGenerator(
+        weights,
+        context_length,
+        threads,
+        template=spec.options.get("template"),
+        stop=spec.options.get("stop", ()),
+    )
 
 
 def _settings(weights: Weights, options: Mapping[str, Any]) -> tuple[int, int]:

@@ -1,0 +1,67 @@
+create table gold (
+    tenant text not null default _tenant(),
+    id bigint generated always as identity,
+    question text not null,
+    answers text[] not null,
+    memories text[] not null default '{}',
+    source text not null default '',
+    created_at timestamptz not null default now(),
+    primary key (tenant, id)
+);
+comment on table gold is 'Questions whose answers are known, to measure a model by. They are no memories: nothing recalls them.';
+comment on column gold.answers is 'Any of these is right; none: the question has no answer, and every answer to it is wrong.';
+comment on column gold.memories is 'Texts that the prompt showed as memories.';
+comment on column gold.source is 'What belongs together, such as one conversation: never split between fitting and testing.';
+
+create table decision (
+    tenant text not null default _tenant(),
+    id bigint generated always as identity,
+    parent_id bigint,
+    message_id bigint,
+    gold_id bigint,
+    generation_id bigint,
+    model text not null,
+    with_memory boolean not null,
+    tier integer not null check (tier between 0 and 3),
+    signals jsonb not null check (jsonb_typeof(signals) = 'object'),
+    signal_ms jsonb not null default '{}',
+    probability double precision not null check (probability between 0 and 1),
+    calibrator_id bigint,
+    threshold_id bigint,
+    threshold double precision,
+    action text not null check (action in ('answer', 'retrieve', 'retry', 'escalate', 'clarify', 'flag', 'abstain')),
+    reason text not null,
+    alternatives jsonb not null default '[]',
+    propensity double precision not null default 1 check (propensity > 0 and propensity <= 1),
+    total_ms double precision not null default 0,
+    created_at timestamptz not null default clock_timestamp(),
+    primary key (tenant, id),
+    foreign key (tenant, parent_id) references decision on delete set null (parent_id),
+    foreign key (tenant, message_id) references memory on delete cascade,
+    foreign key (tenant, gold_id) references gold on delete cascade,
+    foreign key (tenant, generation_id) references generation on delete set null (generation_id),
+    foreign key (tenant, calibrator_id) references calibrator,
+    foreign key (tenant, threshold_id) references threshold
+);
+create index on decision (tenant, message_id);
+create index on decision (tenant, gold_id);
+create index on decision (tenant, model, with_memory, id);
+comment on table decision is 'What was done with an answer, and why: its signals, the probability that it is right, the threshold it was held to.';
+comment on column decision.parent_id is 'The decision that led to this one: an answer that was retried, escalated or asked back about.';
+comment on column decision.message_id is 'The answer; NULL for answers to gold questions and for attempts that were not shown.';
+comment on column decision.tier is 'Which signals were gathered; see calibrator.tier.';
+comment on column decision.signal_ms is 'What each signal beyond the free ones cost, in milliseconds.';
+comment on column decision.probability is 'That the answer is right, by the calibrator; without one (right + 1) / (labels + 2) of the labels there are, the same for every answer (Laplace''s rule of succession).';
+comment on column decision.alternatives is 'Other answers that were considered, each with what is known of it.';
+comment on column decision.propensity is 'The probability with which this answer was offered for a label; calibration weights it by the inverse.';
+
+alter table gold enable row level security;
+alter table gold force row level security;
+create policy own on gold using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+alter table decision enable row level security;
+alter table decision force row level security;
+create policy own on decision using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.gold', '');
+select pg_catalog.pg_extension_config_dump('mindful.gold_id_seq', '');
+select pg_catalog.pg_extension_config_dump('mindful.decision', '');
+select pg_catalog.pg_extension_config_dump('mindful.decision_id_seq', '');
