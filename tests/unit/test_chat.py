@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from mindful import runtime
-from mindful.chat import Chat, with_notes
+from mindful.chat import Chat
+from mindful.context import with_notes
 from mindful.errors import (
     ContextLengthError,
     InvalidParameterError,

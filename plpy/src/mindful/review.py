@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mindful import runtime
-from mindful.chat import with_notes
+from mindful.context import with_notes
 from mindful.entry import sql_function
 from mindful.errors import NullValueError, UndefinedObjectError
 from mindful.llm import check_fits, check_length
