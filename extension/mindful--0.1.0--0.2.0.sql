@@ -557,3 +557,402 @@ begin
 end
 $do$;
 grant select, insert, update, delete on memory_access, memory_link, memory_evidence to mindful_user;
+
+-- calibration
+create table calibrator (
+    tenant text not null default _tenant(),
+    id bigint generated always as identity,
+    model text not null,
+    with_memory boolean not null,
+    tier integer not null check (tier between 0 and 3),
+    features text[] not null,
+    means double precision[] not null,
+    scales double precision[] not null,
+    weights double precision[] not null,
+    intercept double precision not null,
+    knots_x double precision[] not null default '{}',
+    knots_y double precision[] not null default '{}',
+    labels integer not null check (labels > 0),
+    wrong integer not null check (wrong between 0 and labels),
+    metrics jsonb not null,
+    supersedes bigint,
+    adopted boolean not null,
+    made_by text not null default current_user,
+    created_at timestamptz not null default clock_timestamp(),
+    primary key (tenant, id),
+    foreign key (tenant, supersedes) references calibrator,
+    check (cardinality(means) = cardinality(features) and cardinality(scales) = cardinality(features)
+        and cardinality(weights) = cardinality(features) and cardinality(knots_x) = cardinality(knots_y))
+);
+create index on calibrator (tenant, model, with_memory, tier, id);
+comment on table calibrator is
+'Fitted numbers that turn an answer''s signals into the probability that it is right: g = intercept + sum of weights x (signal - mean) / scale, probability = 1 / (1 + exp(-g)), or by linear interpolation between the knots where there are any. Calibrators are added, never changed; the newest adopted one of its model, tier and kind of prompt is in force.';
+comment on column calibrator.with_memory is 'Whether it is for answers with memories in the prompt: evidence raises a model''s confidence, whether it helps or not.';
+comment on column calibrator.tier is 'Which signals it reads: 0 those that cost nothing, 1 also self_review''s, 2 also those of samples, 3 also those of a second model.';
+comment on column calibrator.features is 'Names of signals, as in decision.signals; a missing one counts as its mean.';
+comment on column calibrator.labels is 'Labelled answers that it was fitted to.';
+comment on column calibrator.metrics is 'How well it does on answers that it was not fitted to (cross-validation), each figure with the bounds of its 95% interval.';
+comment on column calibrator.supersedes is 'The calibrator that was in force when this one was made.';
+comment on column calibrator.adopted is 'Whether it was put in force: only if its log-loss on the newest labels was lower than that of the one it would supersede.';
+
+create table threshold (
+    tenant text not null default _tenant(),
+    id bigint generated always as identity,
+    calibrator_id bigint not null,
+    budget_kind text not null check (budget_kind in ('answers', 'questions')),
+    budget double precision not null check (budget > 0 and budget < 1),
+    delta double precision not null check (delta > 0 and delta < 1),
+    run integer not null check (run > 0),
+    delta_spent double precision not null check (delta_spent between 0 and delta),
+    value double precision,
+    status text not null check (status in ('certified', 'infeasible', 'tightened')),
+    labels integer not null,
+    answered integer,
+    wrong integer,
+    bound double precision,
+    reason text not null,
+    supersedes bigint,
+    made_by text not null default current_user,
+    created_at timestamptz not null default clock_timestamp(),
+    primary key (tenant, id),
+    foreign key (tenant, calibrator_id) references calibrator,
+    foreign key (tenant, supersedes) references threshold,
+    check ((value is null) = (bound is null))
+);
+create index on threshold (tenant, calibrator_id, id);
+comment on table threshold is
+'Probabilities from which on answers are given unflagged, with what was promised. The newest of its calibrator is in force.';
+comment on column threshold.budget_kind is
+'answers: at most this share of the answers given is wrong, with probability 1 - delta. questions: at most this share of all questions gets a wrong answer, in the mean.';
+comment on column threshold.run is 'The how-manieth test of this promise it was: run k may fail with probability 6 delta / (pi k)^2, so that all together fail with delta.';
+comment on column threshold.value is 'NULL: none could be certified, and every answer is flagged.';
+comment on column threshold.labels is 'Labelled answers that it was tested on; none of them had a part in the fit.';
+comment on column threshold.answered is 'How many of them have at least this probability.';
+comment on column threshold.wrong is 'How many of those are wrong.';
+comment on column threshold.bound is 'Upper bound of the share that the budget limits.';
+comment on column threshold.status is 'tightened: too many errors among answers served were noticed, see review_label.';
+
+alter table calibrator enable row level security;
+alter table calibrator force row level security;
+create policy own on calibrator using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+alter table threshold enable row level security;
+alter table threshold force row level security;
+create policy own on threshold using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.calibrator', '');
+select pg_catalog.pg_extension_config_dump('mindful.calibrator_id_seq', '');
+select pg_catalog.pg_extension_config_dump('mindful.threshold', '');
+select pg_catalog.pg_extension_config_dump('mindful.threshold_id_seq', '');
+
+create function _calibrator_find(model text, with_memory boolean, tier integer)
+returns table (
+    id bigint,
+    features text[],
+    means double precision[],
+    scales double precision[],
+    weights double precision[],
+    intercept double precision,
+    knots_x double precision[],
+    knots_y double precision[],
+    threshold_id bigint,
+    threshold double precision,
+    status text,
+    reason text
+)
+language sql stable parallel safe security invoker rows 1
+begin atomic
+    select c.id, c.features, c.means, c.scales, c.weights, c.intercept, c.knots_x, c.knots_y, t.id, t.value, t.status, t.reason
+    from (
+        select c.*
+        from mindful.calibrator c
+        where c.tenant = (select mindful._tenant()) and c.model = _calibrator_find.model
+            and c.with_memory = _calibrator_find.with_memory and c.tier = _calibrator_find.tier and c.adopted
+        order by c.id desc
+        limit 1
+    ) c
+    left join lateral (
+        select t.*
+        from mindful.threshold t
+        where t.tenant = (select mindful._tenant()) and t.calibrator_id = c.id
+        order by t.id desc
+        limit 1
+    ) t on true;
+end;
+comment on function _calibrator_find(text, boolean, integer) is
+'The calibrator in force for a model''s answers, with or without memories in the prompt, and its threshold.';
+
+create table gold (
+    tenant text not null default _tenant(),
+    id bigint generated always as identity,
+    question text not null,
+    answers text[] not null,
+    memories text[] not null default '{}',
+    source text not null default '',
+    created_at timestamptz not null default now(),
+    primary key (tenant, id)
+);
+comment on table gold is 'Questions whose answers are known, to measure a model by. They are no memories: nothing recalls them.';
+comment on column gold.answers is 'Any of these is right; none: the question has no answer, and every answer to it is wrong.';
+comment on column gold.memories is 'Texts that the prompt showed as memories.';
+comment on column gold.source is 'What belongs together, such as one conversation: never split between fitting and testing.';
+
+create table decision (
+    tenant text not null default _tenant(),
+    id bigint generated always as identity,
+    parent_id bigint,
+    message_id bigint,
+    gold_id bigint,
+    generation_id bigint,
+    answer text,
+    model text not null,
+    with_memory boolean not null,
+    tier integer not null check (tier between 0 and 3),
+    signals jsonb not null check (jsonb_typeof(signals) = 'object'),
+    signal_ms jsonb not null default '{}',
+    probability double precision not null check (probability between 0 and 1),
+    calibrator_id bigint,
+    threshold_id bigint,
+    threshold double precision,
+    action text not null check (action in ('answer', 'retrieve', 'retry', 'escalate', 'clarify', 'flag', 'abstain')),
+    reason text not null,
+    alternatives jsonb not null default '[]',
+    propensity double precision not null default 1 check (propensity > 0 and propensity <= 1),
+    total_ms double precision not null default 0,
+    created_at timestamptz not null default clock_timestamp(),
+    primary key (tenant, id),
+    foreign key (tenant, parent_id) references decision on delete set null (parent_id),
+    foreign key (tenant, message_id) references memory on delete cascade,
+    foreign key (tenant, gold_id) references gold on delete cascade,
+    foreign key (tenant, generation_id) references generation on delete set null (generation_id),
+    foreign key (tenant, calibrator_id) references calibrator,
+    foreign key (tenant, threshold_id) references threshold
+);
+create index on decision (tenant, message_id);
+create index on decision (tenant, gold_id);
+create index on decision (tenant, model, with_memory, id);
+comment on table decision is 'What was done with an answer, and why: its signals, the probability that it is right, the threshold it was held to.';
+comment on column decision.parent_id is 'The decision that led to this one: an answer that was retried, escalated or asked back about.';
+comment on column decision.message_id is 'The answer; NULL for answers to gold questions and for attempts that were not shown.';
+comment on column decision.answer is 'The answer, where no message holds it.';
+comment on column decision.tier is 'Which signals were gathered; see calibrator.tier.';
+comment on column decision.signal_ms is 'What each signal beyond the free ones cost, in milliseconds.';
+comment on column decision.probability is 'That the answer is right, by the calibrator; without one (right + 1) / (labels + 2) of the labels there are, the same for every answer (Laplace''s rule of succession).';
+comment on column decision.alternatives is 'Other answers that were considered, each with what is known of it.';
+comment on column decision.propensity is 'The probability with which this answer was offered for a label; calibration weights it by the inverse.';
+
+alter table gold enable row level security;
+alter table gold force row level security;
+create policy own on gold using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+alter table decision enable row level security;
+alter table decision force row level security;
+create policy own on decision using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.gold', '');
+select pg_catalog.pg_extension_config_dump('mindful.gold_id_seq', '');
+select pg_catalog.pg_extension_config_dump('mindful.decision', '');
+select pg_catalog.pg_extension_config_dump('mindful.decision_id_seq', '');
+
+create table outcome (
+    tenant text not null default _tenant(),
+    id bigint generated always as identity,
+    message_id bigint,
+    decision_id bigint,
+    correct boolean not null,
+    grader text not null check (grader in ('user', 'gold', 'rule', 'model')),
+    grader_version integer not null default 1,
+    note text,
+    graded_by text not null default current_user,
+    created_at timestamptz not null default clock_timestamp(),
+    primary key (tenant, id),
+    foreign key (tenant, message_id) references memory on delete cascade,
+    foreign key (tenant, decision_id) references decision on delete cascade,
+    check (num_nonnulls(message_id, decision_id) > 0)
+);
+create index on outcome (tenant, decision_id, id);
+create index on outcome (tenant, message_id, id);
+comment on table outcome is 'Whether answers were right, and who says so. A label is never overwritten: a later one is added and counts.';
+comment on column outcome.grader_version is 'Version of the rule that graded: of _answer_grade for gold.';
+alter table outcome enable row level security;
+alter table outcome force row level security;
+create policy own on outcome using (tenant = (select mindful._tenant()))
+    with check (tenant = (select mindful._tenant()) and graded_by = current_user);
+select pg_catalog.pg_extension_config_dump('mindful.outcome', '');
+select pg_catalog.pg_extension_config_dump('mindful.outcome_id_seq', '');
+
+create view latest_outcome with (security_invoker = true) as
+select distinct on (o.tenant, o.decision_id, o.message_id)
+    o.tenant, o.decision_id, o.message_id, o.correct, o.grader, o.grader_version, o.note, o.graded_by, o.created_at, o.id as outcome_id
+from mindful.outcome o
+order by o.tenant, o.decision_id, o.message_id, o.id desc;
+comment on view latest_outcome is 'The label of each answer that counts: its latest.';
+
+create function review_label(message_id bigint, correct boolean, note text default null) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    label bigint;
+    decided bigint;
+begin
+    if message_id is null or correct is null then
+        perform mindful._raise('22004', 'message_id or correct is null',
+            'Give the message_id that llm_chat_detail returned, and true or false.');
+    elsif octet_length(note) > 8192 then
+        perform mindful._raise('54000', format('note has %s bytes, more than 8192', octet_length(note)), 'Shorten it.');
+    end if;
+    perform from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.id = review_label.message_id and m.kind = 'message' and m.role = 'assistant';
+    if not found then
+        perform mindful._raise('42704', format('there is no answer %s', message_id),
+            'The answers that you may label are in mindful.conversation, role assistant.');
+    end if;
+    select max(d.id) into decided from mindful.decision d
+    where d.tenant = (select mindful._tenant()) and d.message_id = review_label.message_id;
+    insert into mindful.outcome (message_id, decision_id, correct, grader, note)
+    values (review_label.message_id, decided, review_label.correct, 'user', review_label.note)
+    returning id into label;
+    perform mindful._threshold_watch(d.threshold_id) from mindful.decision d
+    where d.tenant = (select mindful._tenant()) and d.id = decided and d.threshold_id is not null;
+    return label;
+end
+$$;
+comment on function review_label(bigint, boolean, text) is
+'Says whether an answer of the assistant was right, and returns the label''s id. Labels are what calibrate learns from; a later label of the same answer is added and counts in place of the earlier. Where the answer was given under a threshold, the errors among all answers given under it are watched, and too many tighten it at once (see the column status of threshold). Errors: 22004, 42704 (no such answer of yours), 54000 (note over 8192 bytes).';
+
+create function _threshold_evidence(threshold_id bigint) returns double precision
+language sql stable parallel safe security invoker
+begin atomic
+    select coalesce(pg_catalog.max(s.log_evidence), 0)
+    from (
+        select pg_catalog.sum(pg_catalog.ln(1 + (o.wrong - t.budget) / (4 * t.budget))) over (order by o.outcome_id) as log_evidence
+        from mindful.threshold t
+        join lateral (
+            select l.outcome_id, (d.action = 'answer' and not l.correct)::integer::double precision as wrong
+            from mindful.decision d
+            join mindful.latest_outcome l on l.tenant = d.tenant and l.decision_id = d.id
+            where d.tenant = (select mindful._tenant()) and d.threshold_id = t.id
+                and case t.budget_kind when 'answers' then d.action = 'answer' else true end
+        ) o on true
+        where t.tenant = (select mindful._tenant()) and t.id = _threshold_evidence.threshold_id
+    ) s;
+end;
+comment on function _threshold_evidence(bigint) is
+'Logarithm of the evidence against a threshold''s promise: of the largest value that the product of 1 + lambda (error - budget), lambda = 1 / (4 budget), has had over the labelled answers given under it. While the promise holds it ever exceeds 1 / delta with probability delta at most (Ville''s inequality; Waudby-Smith and Ramdas 2024).';
+
+create function _threshold_watch(threshold_id bigint) returns boolean
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    watched mindful.threshold;
+begin
+    select t.* into watched from mindful.threshold t
+    where t.tenant = (select mindful._tenant()) and t.id = _threshold_watch.threshold_id
+        and t.id = (
+            select max(n.id) from mindful.threshold n where n.tenant = t.tenant and n.calibrator_id = t.calibrator_id
+        )
+        and t.value is not null;
+    if not found or mindful._threshold_evidence(watched.id) < -ln(watched.delta) then
+        return false;
+    end if;
+    insert into mindful.threshold (calibrator_id, budget_kind, budget, delta, run, delta_spent, status, labels, reason, supersedes)
+    values (watched.calibrator_id, watched.budget_kind, watched.budget, watched.delta, watched.run, 0, 'tightened', 0,
+        format('more errors among the answers given than a budget of %s allows; every answer is flagged until calibrate() certifies another threshold',
+            watched.budget),
+        watched.id);
+    return true;
+end
+$$;
+comment on function _threshold_watch(bigint) is
+'Supersedes a threshold in force by one under which every answer is flagged, if the evidence against its promise is more than 1 / delta; tells whether it did. It never loosens: only calibrate() does, by a test.';
+
+create function _answer_normal(content text) returns text
+language sql immutable parallel safe security invoker
+begin atomic
+    select pg_catalog.btrim(pg_catalog.regexp_replace(pg_catalog.regexp_replace(pg_catalog.regexp_replace(
+        pg_catalog.lower(pg_catalog.normalize(content, 'NFKC')), '[^[:alnum:]]+', ' ', 'g'), '\y(a|an|the)\y', ' ', 'g'), ' +', ' ', 'g'));
+end;
+comment on function _answer_normal(text) is
+'A text as answers are compared: lower case, without punctuation and articles (SQuAD; Rajpurkar et al. 2016). Version 1.';
+
+create function _answer_grade(answer text, answers text[]) returns boolean
+language sql immutable parallel safe security invoker
+begin atomic
+    select exists (
+        select from pg_catalog.unnest(answers) g (answer)
+        where mindful._answer_normal(g.answer) <> ''
+            and pg_catalog.strpos(' ' || mindful._answer_normal(_answer_grade.answer) || ' ', ' ' || mindful._answer_normal(g.answer) || ' ') > 0
+    );
+end;
+comment on function _answer_grade(text, text[]) is
+'Whether an answer is one of those known to be right, or holds one word by word, once both are normal. Version 1: it is frozen, since labels by different rules cannot be compared.';
+
+create function _labelled(model text, with_memory boolean, tier integer)
+returns table (decision_id bigint, signals jsonb, correct boolean, propensity double precision, source text, outcome_id bigint)
+language sql stable parallel safe security invoker rows 1000
+begin atomic
+    select d.id, d.signals, l.correct, d.propensity,
+        coalesce('gold ' || nullif(g.source, ''), 'session ' || m.session_id, 'decision ' || d.id), l.outcome_id
+    from mindful.decision d
+    join mindful.latest_outcome l on l.tenant = d.tenant and l.decision_id = d.id
+    left join mindful.gold g on g.tenant = d.tenant and g.id = d.gold_id
+    left join mindful.memory m on m.tenant = d.tenant and m.id = d.message_id
+    where d.tenant = (select mindful._tenant()) and d.model = _labelled.model
+        and d.with_memory = _labelled.with_memory and d.tier >= _labelled.tier
+    order by l.outcome_id;
+end;
+comment on function _labelled(text, boolean, integer) is
+'A model''s labelled answers whose signals a calibrator of the tier can read, oldest label first; source names what must not be split between fitting and testing.';
+
+create function _label_count(model text, with_memory boolean) returns table (labels bigint, correct bigint)
+language sql stable parallel safe security invoker rows 1
+begin atomic
+    select pg_catalog.count(*), pg_catalog.count(*) filter (where l.correct)
+    from mindful._labelled(model, with_memory, 0) l;
+end;
+comment on function _label_count(text, boolean) is 'How many labelled answers of a model there are, and how many of them are right.';
+
+create function calibration_import(
+    gold text,
+    model text default null,
+    source text default '',
+    memories integer default 3,
+    max_tokens integer default 64
+) returns integer
+language plpython3u volatile parallel unsafe security invoker cost 1000000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.gold import calibration_import
+return calibration_import(gold, model, source, memories, max_tokens)
+$python$;
+comment on function calibration_import(text, text, text, integer, integer) is
+'Has a generator (NULL: the default one) answer questions whose answers are known, as llm_chat would in a new session, grades the answers (see _answer_grade), and returns how many there were: labels for calibrate. Gold is JSON Lines, one object a line with question, answers (an array of texts, any of which is right; empty where no answer is) and, if wanted, memories (texts that are shown in place of recalled ones) and source (what must not be split between fitting and testing; else the argument). Nothing is remembered as a memory. All or none: the error names the line. Errors: 22004, 22023 (broken line), 42704 (no such model), 54000 (a question longer than the context), 57014 (cancelled).';
+
+comment on column model.options is 'Options of the provider: context_length, threads (default 1), and of a generator also system_prompt and layout, a text with {memories} and {message} that says how recalled memories stand with a message, template, a Jinja chat template in place of the file''s, and stop, texts that end every answer.';
+comment on function llm_chat_detail(text, uuid, text, integer, real, integer, integer) is
+'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, its confidence as in llm_generate_detail, and what was decided about it: probability is that of being right (see the table decision), the action answer where it reaches the threshold, else flag; the threshold is NULL until calibrate() has certified one; the reason says why.';
+
+alter type chat_detail add attribute probability real, add attribute reason text, add attribute decision_id bigint;
+
+grant select, insert on calibrator, threshold, gold, decision, outcome to mindful_user;
+grant select on latest_outcome to mindful_user;
+revoke execute on function
+    _calibrator_find(text, boolean, integer),
+    review_label(bigint, boolean, text),
+    _threshold_evidence(bigint),
+    _threshold_watch(bigint),
+    _answer_normal(text),
+    _answer_grade(text, text[]),
+    _labelled(text, boolean, integer),
+    _label_count(text, boolean),
+    calibration_import(text, text, text, integer, integer)
+from public;
+grant execute on function
+    _calibrator_find(text, boolean, integer),
+    review_label(bigint, boolean, text),
+    _threshold_evidence(bigint),
+    _threshold_watch(bigint),
+    _answer_normal(text),
+    _answer_grade(text, text[]),
+    _labelled(text, boolean, integer),
+    _label_count(text, boolean),
+    calibration_import(text, text, text, integer, integer)
+to mindful_user;

@@ -20,6 +20,7 @@ create table decision (
     message_id bigint,
     gold_id bigint,
     generation_id bigint,
+    answer text,
     model text not null,
     with_memory boolean not null,
     tier integer not null check (tier between 0 and 3),
@@ -49,6 +50,7 @@ create index on decision (tenant, model, with_memory, id);
 comment on table decision is 'What was done with an answer, and why: its signals, the probability that it is right, the threshold it was held to.';
 comment on column decision.parent_id is 'The decision that led to this one: an answer that was retried, escalated or asked back about.';
 comment on column decision.message_id is 'The answer; NULL for answers to gold questions and for attempts that were not shown.';
+comment on column decision.answer is 'The answer, where no message holds it.';
 comment on column decision.tier is 'Which signals were gathered; see calibrator.tier.';
 comment on column decision.signal_ms is 'What each signal beyond the free ones cost, in milliseconds.';
 comment on column decision.probability is 'That the answer is right, by the calibrator; without one (right + 1) / (labels + 2) of the labels there are, the same for every answer (Laplace''s rule of succession).';

@@ -132,3 +132,28 @@ begin atomic
 end;
 comment on function _answer_grade(text, text[]) is
 'Whether an answer is one of those known to be right, or holds one word by word, once both are normal. Version 1: it is frozen, since labels by different rules cannot be compared.';
+
+create function _labelled(model text, with_memory boolean, tier integer)
+returns table (decision_id bigint, signals jsonb, correct boolean, propensity double precision, source text, outcome_id bigint)
+language sql stable parallel safe security invoker rows 1000
+begin atomic
+    select d.id, d.signals, l.correct, d.propensity,
+        coalesce('gold ' || nullif(g.source, ''), 'session ' || m.session_id, 'decision ' || d.id), l.outcome_id
+    from mindful.decision d
+    join mindful.latest_outcome l on l.tenant = d.tenant and l.decision_id = d.id
+    left join mindful.gold g on g.tenant = d.tenant and g.id = d.gold_id
+    left join mindful.memory m on m.tenant = d.tenant and m.id = d.message_id
+    where d.tenant = (select mindful._tenant()) and d.model = _labelled.model
+        and d.with_memory = _labelled.with_memory and d.tier >= _labelled.tier
+    order by l.outcome_id;
+end;
+comment on function _labelled(text, boolean, integer) is
+'A model''s labelled answers whose signals a calibrator of the tier can read, oldest label first; source names what must not be split between fitting and testing.';
+
+create function _label_count(model text, with_memory boolean) returns table (labels bigint, correct bigint)
+language sql stable parallel safe security invoker rows 1
+begin atomic
+    select pg_catalog.count(*), pg_catalog.count(*) filter (where l.correct)
+    from mindful._labelled(model, with_memory, 0) l;
+end;
+comment on function _label_count(text, boolean) is 'How many labelled answers of a model there are, and how many of them are right.';

@@ -13,6 +13,11 @@ TABLES = (
     "attachment",
     "generation",
     "review",
+    "calibrator",
+    "threshold",
+    "gold",
+    "decision",
+    "outcome",
 )
 
 
@@ -28,6 +33,19 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
         (SCRIPTED_GENERATOR,),
     ).fetchone()
     ana.execute("select self_review(%s, %s)", (*(row or ()), SCRIPTED_GENERATOR))
+    ana.execute("select review_label(%s, true, 'Indeed.')", row)
+    ana.execute(
+        "select calibration_import(%s, model => %s)",
+        ('{"question": "Where is the safe?", "answers": ["cellar"]}', SCRIPTED_GENERATOR),
+    )
+    ana.execute(
+        """insert into calibrator (model, with_memory, tier, features, means, scales, weights, intercept, labels, wrong,
+           metrics, adopted) values ('x', false, 0, '{}', '{}', '{}', '{}', 0, 30, 10, '{}', true)"""
+    )
+    ana.execute(
+        """insert into threshold (calibrator_id, budget_kind, budget, delta, run, delta_spent, status, labels, reason)
+           select id, 'answers', 0.1, 0.1, 1, 0.06, 'infeasible', 30, 'x' from calibrator"""
+    )
     return ana
 
 
@@ -79,8 +97,8 @@ def test_nobody_writes_anothers_rows(
 
 
 def test_records_of_what_happened_are_not_rewritten(victim: psycopg.Connection) -> None:
-    for table in ("generation", "review"):
-        for statement in (f"update {table} set model = 'x'", f"delete from {table}"):
+    for table in ("generation", "review", "calibrator", "threshold", "gold", "decision", "outcome"):
+        for statement in (f"update {table} set id = 1", f"delete from {table}"):
             with pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedColumn)):
                 victim.execute(statement)
 

@@ -82,6 +82,8 @@ class Client:
     memory_detach = _method(calls.memory_detach)
     memory_index_create = _method(calls.memory_index_create)
     self_review = _method(calls.self_review)
+    review_label = _method(calls.review_label)
+    calibration_import = _method(calls.calibration_import)
     model_register = _method(calls.model_register)
     setting_get = _method(calls.setting_get)
     setting_set = _method(calls.setting_set)

@@ -64,6 +64,9 @@ class ChatDetail:
     signals: dict[str, float]
     first_token_ms: float | None
     total_ms: float
+    probability: float
+    reason: str
+    decision_id: int
 
 
 @dataclass(frozen=True)

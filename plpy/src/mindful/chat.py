@@ -11,6 +11,7 @@ from typing import Any
 
 from mindful import runtime
 from mindful.context import compose
+from mindful.decision import Decision, decide_answer, record
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NullValueError
 from mindful.llm import BLANK, Call, check_fits, sampling_of
@@ -113,6 +114,8 @@ class Chat:
         self._call = Call(self._spec, self._generator, self._tokens, sampling)
         self._state = ConversationState(db, self._spec, self._generator, self.session_id)
         self._message_id: int | None = None
+        self._decision: Decision | None = None
+        self._decision_id: int | None = None
 
     def answer(self) -> str:
         """Generate the whole reply, and store both turns."""
@@ -137,11 +140,15 @@ class Chat:
 
     def outcome(self) -> dict[str, Any]:
         """Tell the rest of a finished chat, as columns of `chat_detail`."""
+        assert self._decision is not None
         return self._call.outcome() | {
             "session_id": self.session_id,
             "message_id": self._message_id,
-            "action": "answer",
-            "threshold": None,
+            "action": self._decision.action,
+            "threshold": self._decision.threshold,
+            "probability": self._decision.probability,
+            "reason": self._decision.reason,
+            "decision_id": self._decision_id,
             "memory_ids": self.context.memory_ids,
             "model": self._spec.name,
         }
@@ -153,7 +160,10 @@ class Chat:
 
     def _finish(self, reply: str) -> None:
         reply = reply.strip(BLANK)
+        self._decision = decide_answer(self._db, self._call, self.context, reply)
         self._store(reply)
+        self._decision.message_id = self._message_id
+        [self._decision_id] = record(self._db, [self._decision])
         if not self._generator.held(
             self._tokens
         ):  # the model was unloaded, or served another, while a cursor rested
@@ -163,7 +173,9 @@ class Chat:
 
     def _store(self, reply: str) -> None:
         outcome = self.outcome()
-        metadata = {key: outcome[key] for key in ("model", "confidence", "action", "memory_ids")}
+        metadata = {
+            key: outcome[key] for key in ("model", "confidence", "probability", "action", "memory_ids")
+        }
         metadata["shown_from"] = self.context.shown_from
         turns: list[dict[str, Any]] = [{"role": "assistant", "content": reply, "metadata": metadata}]
         if self._new_message is None:

@@ -55,13 +55,22 @@ class Context:
         """The recalled memories among the parts."""
         return [part.memory_id for part in self.parts if part.part == "memory" and part.memory_id is not None]
 
+    @property
+    def notes(self) -> list[str]:
+        """What the memories among the parts say."""
+        return [part.content for part in self.parts if part.part == "memory"]
+
+    @property
+    def question(self) -> str:
+        """The message that is answered."""
+        return self.parts[-1].content
+
     def messages(self) -> list[Message]:
         """Lay the parts out as messages, the memories within the last one."""
         *before, last = [part for part in self.parts if part.part != "memory"]
-        notes = [part.content for part in self.parts if part.part == "memory"]
         return [
             *(Message(part.role, part.content) for part in before),
-            Message(last.role, with_notes(last.content, notes, self.layout)),
+            Message(last.role, with_notes(last.content, self.notes, self.layout)),
         ]
 
     def next_messages(self, reply: str) -> list[Message]:

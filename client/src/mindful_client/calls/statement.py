@@ -59,6 +59,9 @@ class Stream:
 
 _TYPES: dict[str, LiteralString] = {
     "content": "text",
+    "correct": "boolean",
+    "gold": "text",
+    "note": "text",
     "contents": "text[]",
     "created_at": "timestamptz",
     "granted_to": "text[]",

@@ -1,0 +1,21 @@
+"""How far answers can be trusted, learned from labels."""
+
+from __future__ import annotations
+
+from mindful_client.calls.statement import DEFAULT, Call, scalar
+
+
+def calibration_import(
+    gold: str,
+    *,
+    model: str | None = DEFAULT,
+    source: str = DEFAULT,
+    memories: int = DEFAULT,
+    max_tokens: int = DEFAULT,
+) -> Call[int]:
+    """Have a generator answer questions whose answers are known, grade it, and return how many there were.
+
+    Gold is JSON Lines, one object a line with question and answers. Raises InvalidInputError (it names the broken
+    line), NotFoundError (no such model).
+    """
+    return scalar("calibration_import", locals())
