@@ -575,6 +575,7 @@ create table calibrator (
     labels integer not null check (labels > 0),
     wrong integer not null check (wrong between 0 and labels),
     metrics jsonb not null,
+    last_outcome bigint not null,
     supersedes bigint,
     adopted boolean not null,
     made_by text not null default current_user,
@@ -592,6 +593,7 @@ comment on column calibrator.tier is 'Which signals it reads: 0 those that cost 
 comment on column calibrator.features is 'Names of signals, as in decision.signals; a missing one counts as its mean.';
 comment on column calibrator.labels is 'Labelled answers that it was fitted to.';
 comment on column calibrator.metrics is 'How well it does on answers that it was not fitted to (cross-validation), each figure with the bounds of its 95% interval.';
+comment on column calibrator.last_outcome is 'The newest label when it was made.';
 comment on column calibrator.supersedes is 'The calibrator that was in force when this one was made.';
 comment on column calibrator.adopted is 'Whether it was put in force: only if its log-loss on the newest labels was lower than that of the one it would supersede.';
 
@@ -886,21 +888,33 @@ comment on function _answer_grade(text, text[]) is
 'Whether an answer is one of those known to be right, or holds one word by word, once both are normal. Version 1: it is frozen, since labels by different rules cannot be compared.';
 
 create function _labelled(model text, with_memory boolean, tier integer)
-returns table (decision_id bigint, signals jsonb, correct boolean, propensity double precision, source text, outcome_id bigint)
+returns table (
+    decision_id bigint,
+    signals jsonb,
+    tier integer,
+    correct boolean,
+    propensity double precision,
+    source text,
+    fitting boolean,
+    outcome_id bigint
+)
 language sql stable parallel safe security invoker rows 1000
 begin atomic
-    select d.id, d.signals, l.correct, d.propensity,
-        coalesce('gold ' || nullif(g.source, ''), 'session ' || m.session_id, 'decision ' || d.id), l.outcome_id
+    select d.id, d.signals, d.tier, l.correct, d.propensity, s.source,
+        pg_catalog.strpos('01234567', pg_catalog.left(pg_catalog.md5(s.source), 1)) > 0, l.outcome_id
     from mindful.decision d
     join mindful.latest_outcome l on l.tenant = d.tenant and l.decision_id = d.id
     left join mindful.gold g on g.tenant = d.tenant and g.id = d.gold_id
-    left join mindful.memory m on m.tenant = d.tenant and m.id = d.message_id
+    left join mindful.memory m on m.tenant = d.tenant and m.id = d.message_id,
+    lateral (
+        select coalesce('gold ' || nullif(g.source, ''), 'session ' || m.session_id, 'decision ' || d.id) as source
+    ) s
     where d.tenant = (select mindful._tenant()) and d.model = _labelled.model
         and d.with_memory = _labelled.with_memory and d.tier >= _labelled.tier
     order by l.outcome_id;
 end;
 comment on function _labelled(text, boolean, integer) is
-'A model''s labelled answers whose signals a calibrator of the tier can read, oldest label first; source names what must not be split between fitting and testing.';
+'A model''s labelled answers whose signals a calibrator of the tier can read, oldest label first. Source names what must not be split between fitting and testing, and fitting, by its hash, on which side it is: for ever, so that no calibrator is tested on what it or an earlier one was fitted to.';
 
 create function _label_count(model text, with_memory boolean) returns table (labels bigint, correct bigint)
 language sql stable parallel safe security invoker rows 1
@@ -926,6 +940,38 @@ $python$;
 comment on function calibration_import(text, text, text, integer, integer) is
 'Has a generator (NULL: the default one) answer questions whose answers are known, as llm_chat would in a new session, grades the answers (see _answer_grade), and returns how many there were: labels for calibrate. Gold is JSON Lines, one object a line with question, answers (an array of texts, any of which is right; empty where no answer is) and, if wanted, memories (texts that are shown in place of recalled ones) and source (what must not be split between fitting and testing; else the argument). Nothing is remembered as a memory. All or none: the error names the line. Errors: 22004, 22023 (broken line), 42704 (no such model), 54000 (a question longer than the context), 57014 (cancelled).';
 
+create type calibration_detail as (
+    model text,
+    with_memory boolean,
+    tier integer,
+    labels integer,
+    wrong integer,
+    calibrator_id bigint,
+    threshold_id bigint,
+    status text,
+    threshold double precision,
+    bound double precision,
+    coverage double precision,
+    metrics jsonb,
+    reason text
+);
+comment on type calibration_detail is 'What calibrate made of one kind of a model''s answers.';
+
+create function calibrate(
+    model text default null,
+    error_budget double precision default 0.1,
+    delta double precision default 0.1,
+    budget_kind text default 'answers'
+) returns setof calibration_detail
+language plpython3u volatile parallel unsafe security invoker cost 1000000 rows 2
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.calibration import calibrate
+return calibrate(model, error_budget, delta, budget_kind)
+$python$;
+comment on function calibrate(text, double precision, double precision, text) is
+'Learns from the labels of a generator''s answers (NULL: the default one) how probable it is that an answer is right, and certifies from which probability on answers may be given unflagged: at most a share error_budget of the answers given is wrong (budget_kind answers, with probability 1 - delta over the labels; by exact binomial tests in a fixed sequence), or at most that share of all questions gets a wrong answer (questions, in the mean; conformal risk control). One row for answers without memories in the prompt, one for those with, and one for each tier of signals that were gathered. Half of the labels are fitted to, half tested on. From 30 labels on; one signal for every 8 labels of the rarer kind; isotonic regression from 1000 labels with 200 of the rarer kind. A new calibrator takes the place of one in force only if it does better on labels that are newer than that one; a repeated test of the same promise spends its share of delta. Status: certified, infeasible (the reason says what is lacking; every answer is flagged) or uncalibrated. Coverage is the share of the labelled answers that the threshold lets through; metrics are figures on answers not fitted to, each with the bounds of its 95% interval. Needs scikit-learn. Errors: 22004, 22023 (budget or delta not between 0 and 1), 42704 (no such model), 55000 (no labels, too few, or of one kind only), 0A000 (scikit-learn not installed).';
+
 comment on column model.options is 'Options of the provider: context_length, threads (default 1), and of a generator also system_prompt and layout, a text with {memories} and {message} that says how recalled memories stand with a message, template, a Jinja chat template in place of the file''s, and stop, texts that end every answer.';
 comment on function llm_chat_detail(text, uuid, text, integer, real, integer, integer) is
 'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, its confidence as in llm_generate_detail, and what was decided about it: probability is that of being right (see the table decision), the action answer where it reaches the threshold, else flag; the threshold is NULL until calibrate() has certified one; the reason says why.';
@@ -943,7 +989,8 @@ revoke execute on function
     _answer_grade(text, text[]),
     _labelled(text, boolean, integer),
     _label_count(text, boolean),
-    calibration_import(text, text, text, integer, integer)
+    calibration_import(text, text, text, integer, integer),
+    calibrate(text, double precision, double precision, text)
 from public;
 grant execute on function
     _calibrator_find(text, boolean, integer),
@@ -954,5 +1001,6 @@ grant execute on function
     _answer_grade(text, text[]),
     _labelled(text, boolean, integer),
     _label_count(text, boolean),
-    calibration_import(text, text, text, integer, integer)
+    calibration_import(text, text, text, integer, integer),
+    calibrate(text, double precision, double precision, text)
 to mindful_user;

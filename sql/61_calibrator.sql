@@ -14,6 +14,7 @@ create table calibrator (
     labels integer not null check (labels > 0),
     wrong integer not null check (wrong between 0 and labels),
     metrics jsonb not null,
+    last_outcome bigint not null,
     supersedes bigint,
     adopted boolean not null,
     made_by text not null default current_user,
@@ -31,6 +32,7 @@ comment on column calibrator.tier is 'Which signals it reads: 0 those that cost 
 comment on column calibrator.features is 'Names of signals, as in decision.signals; a missing one counts as its mean.';
 comment on column calibrator.labels is 'Labelled answers that it was fitted to.';
 comment on column calibrator.metrics is 'How well it does on answers that it was not fitted to (cross-validation), each figure with the bounds of its 95% interval.';
+comment on column calibrator.last_outcome is 'The newest label when it was made.';
 comment on column calibrator.supersedes is 'The calibrator that was in force when this one was made.';
 comment on column calibrator.adopted is 'Whether it was put in force: only if its log-loss on the newest labels was lower than that of the one it would supersede.';
 

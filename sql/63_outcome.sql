@@ -134,21 +134,33 @@ comment on function _answer_grade(text, text[]) is
 'Whether an answer is one of those known to be right, or holds one word by word, once both are normal. Version 1: it is frozen, since labels by different rules cannot be compared.';
 
 create function _labelled(model text, with_memory boolean, tier integer)
-returns table (decision_id bigint, signals jsonb, correct boolean, propensity double precision, source text, outcome_id bigint)
+returns table (
+    decision_id bigint,
+    signals jsonb,
+    tier integer,
+    correct boolean,
+    propensity double precision,
+    source text,
+    fitting boolean,
+    outcome_id bigint
+)
 language sql stable parallel safe security invoker rows 1000
 begin atomic
-    select d.id, d.signals, l.correct, d.propensity,
-        coalesce('gold ' || nullif(g.source, ''), 'session ' || m.session_id, 'decision ' || d.id), l.outcome_id
+    select d.id, d.signals, d.tier, l.correct, d.propensity, s.source,
+        pg_catalog.strpos('01234567', pg_catalog.left(pg_catalog.md5(s.source), 1)) > 0, l.outcome_id
     from mindful.decision d
     join mindful.latest_outcome l on l.tenant = d.tenant and l.decision_id = d.id
     left join mindful.gold g on g.tenant = d.tenant and g.id = d.gold_id
-    left join mindful.memory m on m.tenant = d.tenant and m.id = d.message_id
+    left join mindful.memory m on m.tenant = d.tenant and m.id = d.message_id,
+    lateral (
+        select coalesce('gold ' || nullif(g.source, ''), 'session ' || m.session_id, 'decision ' || d.id) as source
+    ) s
     where d.tenant = (select mindful._tenant()) and d.model = _labelled.model
         and d.with_memory = _labelled.with_memory and d.tier >= _labelled.tier
     order by l.outcome_id;
 end;
 comment on function _labelled(text, boolean, integer) is
-'A model''s labelled answers whose signals a calibrator of the tier can read, oldest label first; source names what must not be split between fitting and testing.';
+'A model''s labelled answers whose signals a calibrator of the tier can read, oldest label first. Source names what must not be split between fitting and testing, and fitting, by its hash, on which side it is: for ever, so that no calibrator is tested on what it or an earlier one was fitted to.';
 
 create function _label_count(model text, with_memory boolean) returns table (labels bigint, correct bigint)
 language sql stable parallel safe security invoker rows 1

@@ -19,8 +19,8 @@ def given_under_a_threshold(connection: psycopg.Connection, budget: float = 0.1,
     """Put a calibrator in force that finds every answer likely enough."""
     connection.execute(
         """insert into calibrator (model, with_memory, tier, features, means, scales, weights, intercept, labels,
-               wrong, metrics, adopted)
-           values (%s, false, 0, '{logprob_sum}', '{0}', '{1}', '{0}', 3, 100, 5, '{}', true)""",
+               wrong, metrics, last_outcome, adopted)
+           values (%s, false, 0, '{logprob_sum}', '{0}', '{1}', '{0}', 3, 100, 5, '{}', 1, true)""",
         (SCRIPTED_GENERATOR,),
     )
     connection.execute(

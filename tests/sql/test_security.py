@@ -40,7 +40,7 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
     )
     ana.execute(
         """insert into calibrator (model, with_memory, tier, features, means, scales, weights, intercept, labels, wrong,
-           metrics, adopted) values ('x', false, 0, '{}', '{}', '{}', '{}', 0, 30, 10, '{}', true)"""
+           metrics, last_outcome, adopted) values ('x', false, 0, '{}', '{}', '{}', '{}', 0, 30, 10, '{}', 1, true)"""
     )
     ana.execute(
         """insert into threshold (calibrator_id, budget_kind, budget, delta, run, delta_spent, status, labels, reason)
@@ -98,7 +98,7 @@ def test_nobody_writes_anothers_rows(
 
 def test_records_of_what_happened_are_not_rewritten(victim: psycopg.Connection) -> None:
     for table in ("generation", "review", "calibrator", "threshold", "gold", "decision", "outcome"):
-        for statement in (f"update {table} set id = 1", f"delete from {table}"):
+        for statement in (f"update {table} set tenant = 'x'", f"delete from {table}"):
             with pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedColumn)):
                 victim.execute(statement)
 

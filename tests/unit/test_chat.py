@@ -81,7 +81,10 @@ def database(
             "_session_shown_from": [{"turn": shown_from}],
             "memory_recall": memories,
             "message_insert_many": stored,
-            "insert into mindful.generation": [],
+            "insert into mindful.generation": [{"id": 1}],
+            "_calibrator_find": [],
+            "_label_count": [{"labels": 0, "correct": 0}],
+            "insert into mindful.decision": [{"id": 1}],
             "transaction_read_only": [{"log": True}],
             "_slot_take": [{"slot": 1}],
             "pg_advisory_unlock": [],
@@ -273,7 +276,7 @@ def test_both_turns_are_stored_after_the_reply_and_the_reply_says_what_it_rests_
     assert user == {"role": "user", "content": "question"}
     assert assistant["content"] == "An answer."
     assert (
-        assistant["metadata"] | {"model": "s", "action": "answer", "memory_ids": [1]} == assistant["metadata"]
+        assistant["metadata"] | {"model": "s", "action": "flag", "memory_ids": [1]} == assistant["metadata"]
     )
     assert conversation.outcome()["message_id"] == 201
 

@@ -54,7 +54,7 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     ana.execute("select calibration_import(%s, model => %s)", (gold, SCRIPTED_GENERATOR))
     ana.execute(
         """insert into calibrator (model, with_memory, tier, features, means, scales, weights, intercept, labels, wrong,
-           metrics, adopted) values ('x', false, 0, '{}', '{}', '{}', '{}', 0, 30, 10, '{}', true)"""
+           metrics, last_outcome, adopted) values ('x', false, 0, '{}', '{}', '{}', '{}', 0, 30, 10, '{}', 1, true)"""
     )
     ana.execute(
         """insert into threshold (calibrator_id, budget_kind, budget, delta, run, delta_spent, status, labels, reason)

@@ -84,6 +84,7 @@ class Client:
     self_review = _method(calls.self_review)
     review_label = _method(calls.review_label)
     calibration_import = _method(calls.calibration_import)
+    calibrate = _method(calls.calibrate)
     model_register = _method(calls.model_register)
     setting_get = _method(calls.setting_get)
     setting_set = _method(calls.setting_set)

@@ -97,6 +97,25 @@ class ReviewDetail:
 
 
 @dataclass(frozen=True)
+class CalibrationDetail:
+    """What calibrate made of one kind of a model's answers; None for what was not reached."""
+
+    model: str
+    with_memory: bool
+    tier: int
+    labels: int
+    wrong: int
+    calibrator_id: int | None
+    threshold_id: int | None
+    status: str
+    threshold: float | None
+    bound: float | None
+    coverage: float | None
+    metrics: dict[str, Any] | None
+    reason: str
+
+
+@dataclass(frozen=True)
 class StatusDetail:
     """What mindful runs on, and what the connection that was asked holds."""
 

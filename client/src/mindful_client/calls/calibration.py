@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mindful_client.calls.statement import DEFAULT, Call, scalar
+from mindful_client.calls.statement import DEFAULT, Call, rows, scalar
+from mindful_client.types import CalibrationDetail
 
 
 def calibration_import(
@@ -19,3 +20,17 @@ def calibration_import(
     line), NotFoundError (no such model).
     """
     return scalar("calibration_import", locals())
+
+
+def calibrate(
+    *,
+    model: str | None = DEFAULT,
+    error_budget: float = DEFAULT,
+    delta: float = DEFAULT,
+    budget_kind: str = DEFAULT,
+) -> Call[list[CalibrationDetail]]:
+    """Learn from labels how far a generator's answers can be trusted, and certify thresholds that keep a budget.
+
+    Raises NotReadyError (no labels, too few, or of one kind only), InvalidInputError, NotFoundError.
+    """
+    return rows("calibrate", locals(), CalibrationDetail)

@@ -58,8 +58,11 @@ class Stream:
 
 
 _TYPES: dict[str, LiteralString] = {
+    "budget_kind": "text",
     "content": "text",
     "correct": "boolean",
+    "delta": "double precision",
+    "error_budget": "double precision",
     "gold": "text",
     "note": "text",
     "contents": "text[]",
