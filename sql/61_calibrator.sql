@@ -28,7 +28,7 @@ create index on calibrator (tenant, model, with_memory, tier, id);
 comment on table calibrator is
 'Fitted numbers that turn an answer''s signals into the probability that it is right: g = intercept + sum of weights x (signal - mean) / scale, probability = 1 / (1 + exp(-g)), or by linear interpolation between the knots where there are any. Calibrators are added, never changed; the newest adopted one of its model, tier and kind of prompt is in force.';
 comment on column calibrator.with_memory is 'Whether it is for answers with memories in the prompt: evidence raises a model''s confidence, whether it helps or not.';
-comment on column calibrator.tier is 'Which signals it reads: 0 those that cost nothing, 1 also self_review''s, 2 also those of samples, 3 also those of a second model.';
+comment on column calibrator.tier is 'Which signals it reads: 0 those that cost nothing, 1 also how near the answer is to the question (an embedding), 2 also the answer of a second model, the model''s fallback, 3 also four sampled answers.';
 comment on column calibrator.features is 'Names of signals, as in decision.signals; a missing one counts as its mean.';
 comment on column calibrator.labels is 'Labelled answers that it was fitted to.';
 comment on column calibrator.metrics is 'How well it does on answers that it was not fitted to (cross-validation), each figure with the bounds of its 95% interval.';

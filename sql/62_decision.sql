@@ -49,10 +49,12 @@ create index on decision (tenant, gold_id);
 create index on decision (tenant, model, with_memory, id);
 comment on table decision is 'What was done with an answer, and why: its signals, the probability that it is right, the threshold it was held to.';
 comment on column decision.parent_id is 'The decision that led to this one: an answer that was retried, escalated or asked back about.';
-comment on column decision.message_id is 'The answer; NULL for answers to gold questions and for attempts that were not shown.';
+comment on column decision.message_id is 'The answer; NULL for answers to gold questions and for those that were not shown.';
 comment on column decision.answer is 'The answer, where no message holds it.';
 comment on column decision.tier is 'Which signals were gathered; see calibrator.tier.';
-comment on column decision.signal_ms is 'What each signal beyond the free ones cost, in milliseconds.';
+comment on column decision.signal_ms is 'What the signals of each tier beyond the free ones cost, in milliseconds.';
+comment on column decision.model is 'The generator; "first > second" where the second answered what the first was not sure of.';
+comment on column decision.total_ms is 'What deciding took, beyond generating the answer.';
 comment on column decision.probability is 'That the answer is right, by the calibrator; without one (right + 1) / (labels + 2) of the labels there are, the same for every answer (Laplace''s rule of succession).';
 comment on column decision.alternatives is 'Other answers that were considered, each with what is known of it.';
 comment on column decision.propensity is 'The probability with which this answer was offered for a label; calibration weights it by the inverse.';
@@ -67,3 +69,13 @@ select pg_catalog.pg_extension_config_dump('mindful.gold', '');
 select pg_catalog.pg_extension_config_dump('mindful.gold_id_seq', '');
 select pg_catalog.pg_extension_config_dump('mindful.decision', '');
 select pg_catalog.pg_extension_config_dump('mindful.decision_id_seq', '');
+
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('confidence_tier', 'integer', 0, 3, '{global,user,session}', '0',
+        'Which signals are gathered for an answer that the free ones leave below the threshold: 1 compares it with the question, 2 asks the model''s fallback too, 3 samples four more answers.'),
+    ('escalate', 'boolean', null, null, '{global,user,session}', 'false',
+        'Whether the answer of the model''s fallback is given where the model''s own is below its threshold and the other''s reaches its own.'),
+    ('abstain_below', 'number', 0, 1, '{global,user,session}', '0',
+        'Flagged answers with a lower probability are withheld: the reply says so, the answer is kept in decision.'),
+    ('flag_notice', 'boolean', null, null, '{global,user,session}', 'false',
+        'Whether llm_chat ends a flagged reply with a sentence that says how sure it is; the stored message is without.');

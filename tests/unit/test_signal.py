@@ -50,12 +50,12 @@ def test_dear_signals_come_before_the_lesser_free_ones_and_only_in_their_tier() 
     assert signal.features(0, False) == list(signal.FREE)
     names = signal.features(3, True)
     assert (
-        names.index("second_similarity")
-        < names.index("review")
+        names.index("question_similarity")
+        < names.index("second_similarity")
         < names.index("grounding")
         < names.index("echo")
     )
-    assert "second_similarity" not in signal.features(2, True)
+    assert "second_similarity" not in signal.features(1, True)
     assert len(names) == len(set(names))
 
 

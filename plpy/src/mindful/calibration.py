@@ -11,6 +11,7 @@ from mindful import runtime
 from mindful.calibrator import Calibrator
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError
+from mindful.evidence import chain, fallback
 from mindful.ports import Database
 from mindful.signal import features
 
@@ -31,7 +32,14 @@ def calibrate(
     """Fit a model's calibrators to its labels, and certify thresholds."""
     promise = _promise(error_budget, delta, budget_kind)
     name = runtime.find(db, "generator", model).name
-    cells = [_Cell(db, name, with_memory, tier) for with_memory in (False, True) for tier in range(4)]
+    second = fallback(db, name)
+    models = [name] if second is None else [name, chain(name, second)]
+    cells = [
+        _Cell(db, one, with_memory, tier)
+        for one in models
+        for with_memory in (False, True)
+        for tier in range(4)
+    ]
     cells = [cell for cell in cells if cell.labels]
     if not cells:
         raise NotReadyError(

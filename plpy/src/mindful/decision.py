@@ -41,12 +41,14 @@ class Decision:
     answer: str | None = None
 
 
-def decide_answer(db: Database, call: Call, context: Context, answer: str) -> Decision:
+def decide_answer(
+    db: Database, call: Call, context: Context, answer: str, model: str | None = None
+) -> Decision:
     """Decide about an answer by what is known of it for free."""
     signals = free(call.signals, context.question, answer)
     if context.notes:
         signals |= grounding(answer, context.question, context.notes)
-    decision = decide(db, call.spec.name, bool(context.notes), signals)
+    decision = decide(db, model or call.spec.name, bool(context.notes), signals)
     decision.generation_id = call.generation_id
     return decision
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mindful import runtime
+from mindful.action import attach, decide_second
 from mindful.context import Context, Part, compose
 from mindful.decision import Decision, decide_answer, record
 from mindful.entry import sql_function
-from mindful.errors import InvalidParameterError, MindfulError, NullValueError
+from mindful.errors import InvalidParameterError, MindfulError, NotReadyError, NullValueError
+from mindful.evidence import Evidence, gather
 from mindful.llm import BLANK, Call, check_fits, sampling_of
 from mindful.ports import Database, Generator, ModelSpec, Sampling
 
@@ -39,16 +41,22 @@ def calibration_import(
     source: str | None,
     memories: int | None,
     max_tokens: int | None,
+    tier: int | None,
 ) -> int:
     """Answer gold questions, and label the answers."""
     if gold is None:
         raise NullValueError("gold is null", "Give JSON Lines with question and answers.")
     questions = parse(gold, source or "")
-    answering = _Answering(db, model, sampling_of(max_tokens, 0.0, None), memories)
+    if tier is None or not 0 <= tier <= 3:
+        raise InvalidParameterError(f"tier is {tier}", "It must be between 0 and 3.")
+    answering = _Answering(db, model, sampling_of(max_tokens, 0.0, None), memories, tier)
     decisions: list[Decision] = []
+    followers: list[Decision | None] = []
     for start in range(0, len(questions), _AT_ONCE):
-        decisions += answering.decided(questions[start : start + _AT_ONCE])
-    _store(db, questions, decisions)
+        for first, second in answering.decided(questions[start : start + _AT_ONCE]):
+            decisions.append(first)
+            followers.append(second)
+    _store(db, questions, decisions, followers)
     return len(questions)
 
 
@@ -101,23 +109,40 @@ def _broken(number: int, what: str) -> MindfulError:
 class _Answering:
     """How gold questions are answered."""
 
-    def __init__(self, db: Database, model: str | None, sampling: Sampling, memories: int | None) -> None:
-        self._db, self._sampling, self._memories = db, sampling, memories
+    def __init__(
+        self, db: Database, model: str | None, sampling: Sampling, memories: int | None, tier: int
+    ) -> None:
+        self._db, self._sampling, self._memories, self._tier = db, sampling, memories, tier
         self._spec: ModelSpec
         self._generator: Generator
         self._spec, self._generator = runtime.generator(db, model)
 
-    def decided(self, questions: Sequence[Gold]) -> list[Decision]:
-        """Answer questions side by side, and decide about the answers."""
+    def decided(self, questions: Sequence[Gold]) -> list[tuple[Decision, Decision | None]]:
+        """Answer questions side by side; decide about the answers, and a second model's where they are flagged."""
         contexts = [self._context(gold) for gold in questions]
         calls = [self._call(gold, context) for gold, context in zip(questions, contexts, strict=True)]
-        answers = Call.answer_many(self._db, calls, [context.memory_ids for context in contexts])
-        decisions = []
-        for call, context, answer in zip(calls, contexts, answers, strict=True):
-            decision = decide_answer(self._db, call, context, answer.strip(BLANK))
-            decision.answer = answer.strip(BLANK)
-            decisions.append(decision)
-        return decisions
+        texts = Call.answer_many(self._db, calls, [context.memory_ids for context in contexts])
+        answers = [text.strip(BLANK) for text in texts]
+        evidence = gather(self._db, self._spec, contexts, answers, self._sampling, self._tier)
+        return [
+            self._decide(call, context, answer, found)
+            for call, context, answer, found in zip(calls, contexts, answers, evidence, strict=True)
+        ]
+
+    def _decide(
+        self, call: Call, context: Context, answer: str, found: Evidence
+    ) -> tuple[Decision, Decision | None]:
+        if found.failure is not None:
+            raise NotReadyError(
+                f"signals of tier {self._tier} cannot be gathered: {found.failure}",
+                "Ask for a lower tier, or register what is lacking: a default embedder, the model's fallback.",
+            )
+        first = decide_answer(self._db, call, context, answer)
+        first.answer = answer
+        attach(first, found)
+        if found.second is None or first.action == "answer":
+            return first, None
+        return first, decide_second(self._db, first, found, context)
 
     def _context(self, gold: Gold) -> Context:
         memories = self._memories if gold.memories is None else 0
@@ -139,7 +164,12 @@ class _Answering:
         return Call(self._spec, self._generator, tokens, self._sampling)
 
 
-def _store(db: Database, questions: Sequence[Gold], decisions: Sequence[Decision]) -> None:
+def _store(
+    db: Database,
+    questions: Sequence[Gold],
+    decisions: Sequence[Decision],
+    followers: Sequence[Decision | None],
+) -> None:
     rows: list[dict[str, Any]] = [
         {
             "question": gold.question,
@@ -149,15 +179,20 @@ def _store(db: Database, questions: Sequence[Gold], decisions: Sequence[Decision
         }
         for gold in questions
     ]
-    ids = db.rows(
+    gold_ids = db.rows(
         """insert into mindful.gold (question, answers, memories, source)
            select question, answers, memories, source
            from pg_catalog.jsonb_populate_recordset(null::mindful.gold, $1) returning id""",
         ("jsonb",),
         (json.dumps(rows),),
     )
-    for decision, row in zip(decisions, ids, strict=True):
+    for decision, row in zip(decisions, gold_ids, strict=True):
         decision.gold_id = row["id"]
+    ids = record(db, decisions)
+    for parent, decision, follower in zip(ids, decisions, followers, strict=True):
+        if follower is not None:
+            follower.parent_id, follower.gold_id = parent, decision.gold_id
+    ids += record(db, [follower for follower in followers if follower is not None])
     db.rows(
         """insert into mindful.outcome (decision_id, correct, grader, grader_version)
            select d.id, mindful._answer_grade(d.answer, g.answers), 'gold', $2
@@ -165,5 +200,5 @@ def _store(db: Database, questions: Sequence[Gold], decisions: Sequence[Decision
            where d.tenant = (select mindful._tenant()) and d.id = any ($1)
            order by d.id""",
         ("bigint[]", "integer"),
-        (record(db, decisions), _GRADER_VERSION),
+        (ids, _GRADER_VERSION),
     )

@@ -34,16 +34,16 @@ FREE = (
 RECALLED = ("grounding", "coverage", "recall_gap", "recall_z", "recall_margin", "recall_top")
 """Signals of answers that were shown memories."""
 ASKED = {
-    1: ("review", "question_similarity"),
-    2: ("sample_agreement", "sample_similarity", "semantic_entropy"),
-    3: ("second_similarity", "second_agreement", "second_logprob_sum"),
+    1: ("question_similarity",),
+    2: ("second_similarity", "second_logprob_sum", "second_agreement"),
+    3: ("sample_similarity", "sample_agreement", "semantic_entropy"),
 }
 """Signals that cost something, by tier (see calibrator.tier)."""
 
 
 def features(tier: int, with_memory: bool) -> list[str]:
     """Name the signals that a calibrator of a tier reads, the most telling first."""
-    asked = [name for level in range(tier, 0, -1) for name in ASKED[level]]
+    asked = [name for level in range(1, tier + 1) for name in ASKED[level]]
     head, tail = list(FREE[:3]), list(FREE[3:])
     return [*head, *asked, *(RECALLED if with_memory else ()), *tail]
 

@@ -13,6 +13,7 @@ def calibration_import(
     source: str = DEFAULT,
     memories: int = DEFAULT,
     max_tokens: int = DEFAULT,
+    tier: int = DEFAULT,
 ) -> Call[int]:
     """Have a generator answer questions whose answers are known, grade it, and return how many there were.
 

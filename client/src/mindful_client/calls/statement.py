@@ -104,6 +104,7 @@ _TYPES: dict[str, LiteralString] = {
     "stop": "text[]",
     "system_prompt": "text",
     "temperature": "real",
+    "tier": "integer",
     "title": "text",
     "truncate": "boolean",
 }
