@@ -589,7 +589,7 @@ create index on calibrator (tenant, model, with_memory, tier, id);
 comment on table calibrator is
 'Fitted numbers that turn an answer''s signals into the probability that it is right: g = intercept + sum of weights x (signal - mean) / scale, probability = 1 / (1 + exp(-g)), or by linear interpolation between the knots where there are any. Calibrators are added, never changed; the newest adopted one of its model, tier and kind of prompt is in force.';
 comment on column calibrator.with_memory is 'Whether it is for answers with memories in the prompt: evidence raises a model''s confidence, whether it helps or not.';
-comment on column calibrator.tier is 'Which signals it reads: 0 those that cost nothing, 1 also self_review''s, 2 also those of samples, 3 also those of a second model.';
+comment on column calibrator.tier is 'Which signals it reads: 0 those that cost nothing, 1 also how near the answer is to the question (an embedding), 2 also the answer of a second model, the model''s fallback, 3 also four sampled answers.';
 comment on column calibrator.features is 'Names of signals, as in decision.signals; a missing one counts as its mean.';
 comment on column calibrator.labels is 'Labelled answers that it was fitted to.';
 comment on column calibrator.metrics is 'How well it does on answers that it was not fitted to (cross-validation), each figure with the bounds of its 95% interval.';
@@ -733,10 +733,12 @@ create index on decision (tenant, gold_id);
 create index on decision (tenant, model, with_memory, id);
 comment on table decision is 'What was done with an answer, and why: its signals, the probability that it is right, the threshold it was held to.';
 comment on column decision.parent_id is 'The decision that led to this one: an answer that was retried, escalated or asked back about.';
-comment on column decision.message_id is 'The answer; NULL for answers to gold questions and for attempts that were not shown.';
+comment on column decision.message_id is 'The answer; NULL for answers to gold questions and for those that were not shown.';
 comment on column decision.answer is 'The answer, where no message holds it.';
 comment on column decision.tier is 'Which signals were gathered; see calibrator.tier.';
-comment on column decision.signal_ms is 'What each signal beyond the free ones cost, in milliseconds.';
+comment on column decision.signal_ms is 'What the signals of each tier beyond the free ones cost, in milliseconds.';
+comment on column decision.model is 'The generator; "first > second" where the second answered what the first was not sure of.';
+comment on column decision.total_ms is 'What deciding took, beyond generating the answer.';
 comment on column decision.probability is 'That the answer is right, by the calibrator; without one (right + 1) / (labels + 2) of the labels there are, the same for every answer (Laplace''s rule of succession).';
 comment on column decision.alternatives is 'Other answers that were considered, each with what is known of it.';
 comment on column decision.propensity is 'The probability with which this answer was offered for a label; calibration weights it by the inverse.';
@@ -751,6 +753,38 @@ select pg_catalog.pg_extension_config_dump('mindful.gold', '');
 select pg_catalog.pg_extension_config_dump('mindful.gold_id_seq', '');
 select pg_catalog.pg_extension_config_dump('mindful.decision', '');
 select pg_catalog.pg_extension_config_dump('mindful.decision_id_seq', '');
+
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('confidence_tier', 'integer', 0, 3, '{global,user,session}', '0',
+        'Which signals are gathered for an answer that the free ones leave below the threshold: 1 compares it with the question, 2 asks the model''s fallback too, 3 samples four more answers.'),
+    ('escalate', 'boolean', null, null, '{global,user,session}', 'false',
+        'Whether the answer of the model''s fallback is given where the model''s own is below its threshold and the other''s reaches its own.'),
+    ('abstain_below', 'number', 0, 1, '{global,user,session}', '0',
+        'Flagged answers with a lower probability are withheld: the reply says so, the answer is kept in decision.'),
+    ('flag_notice', 'boolean', null, null, '{global,user,session}', 'false',
+        'Whether llm_chat ends a flagged reply with a sentence that says how sure it is; the stored message is without.');
+
+create function _recall_coverage(query text, memory_ids bigint[]) returns table (coverage double precision, best double precision)
+language sql stable parallel safe security invoker rows 1
+begin atomic
+    with term as (
+        select q.lexeme, pg_catalog.ln(1 + total.memories / (1 + (
+            select pg_catalog.count(*) from mindful.memory_term h
+            where h.tenant = (select mindful._tenant()) and h.lexeme = q.lexeme
+        ))) as idf
+        from mindful._memory_total() total, mindful._terms(query) q
+    ),
+    held as (
+        select p.id, t.lexeme, t.idf
+        from term t
+        join mindful.memory_term p on p.tenant = (select mindful._tenant()) and p.lexeme = t.lexeme and p.id = any (memory_ids)
+    )
+    select coalesce((select pg_catalog.sum(d.idf) from (select distinct h.lexeme, h.idf from held h) d) / s.total, 0),
+        coalesce((select pg_catalog.max(m.idf) from (select pg_catalog.sum(h.idf) as idf from held h group by h.id) m) / s.total, 0)
+    from (select pg_catalog.sum(t.idf) as total from term t) s;
+end;
+comment on function _recall_coverage(text, bigint[]) is
+'Share of a query''s lexemes that memories hold, together and at best one of them, each lexeme weighted by its rarity ln(1 + memories / (1 + holders)): of what recall alone can say it tells best whether the evidence was found.';
 
 create table outcome (
     tenant text not null default _tenant(),
@@ -929,16 +963,17 @@ create function calibration_import(
     model text default null,
     source text default '',
     memories integer default 3,
-    max_tokens integer default 64
+    max_tokens integer default 64,
+    tier integer default 0
 ) returns integer
 language plpython3u volatile parallel unsafe security invoker cost 1000000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.gold import calibration_import
-return calibration_import(gold, model, source, memories, max_tokens)
+return calibration_import(gold, model, source, memories, max_tokens, tier)
 $python$;
-comment on function calibration_import(text, text, text, integer, integer) is
-'Has a generator (NULL: the default one) answer questions whose answers are known, as llm_chat would in a new session, grades the answers (see _answer_grade), and returns how many there were: labels for calibrate. Gold is JSON Lines, one object a line with question, answers (an array of texts, any of which is right; empty where no answer is) and, if wanted, memories (texts that are shown in place of recalled ones) and source (what must not be split between fitting and testing; else the argument). Nothing is remembered as a memory. All or none: the error names the line. Errors: 22004, 22023 (broken line), 42704 (no such model), 54000 (a question longer than the context), 57014 (cancelled).';
+comment on function calibration_import(text, text, text, integer, integer, integer) is
+'Has a generator (NULL: the default one) answer questions whose answers are known, as llm_chat would in a new session, grades the answers (see _answer_grade), and returns how many there were: labels for calibrate. Gold is JSON Lines, one object a line with question, answers (an array of texts, any of which is right; empty where no answer is) and, if wanted, memories (texts that are shown in place of recalled ones) and source (what must not be split between fitting and testing; else the argument). Signals are gathered up to the tier (see calibrator.tier); from tier 2 on the fallback''s answers are labelled too, as those of "first > second". Nothing is remembered as a memory. All or none: the error names the line. Errors: 22004, 22023 (broken line), 42704 (no such model), 54000 (a question longer than the context), 55000 (no embedder or fallback for the tier), 57014 (cancelled).';
 
 create type calibration_detail as (
     model text,
@@ -972,6 +1007,108 @@ $python$;
 comment on function calibrate(text, double precision, double precision, text) is
 'Learns from the labels of a generator''s answers (NULL: the default one) how probable it is that an answer is right, and certifies from which probability on answers may be given unflagged: at most a share error_budget of the answers given is wrong (budget_kind answers, with probability 1 - delta over the labels; by exact binomial tests in a fixed sequence), or at most that share of all questions gets a wrong answer (questions, in the mean; conformal risk control). One row for answers without memories in the prompt, one for those with, and one for each tier of signals that were gathered. Half of the labels are fitted to, half tested on. From 30 labels on; one signal for every 8 labels of the rarer kind; isotonic regression from 1000 labels with 200 of the rarer kind. A new calibrator takes the place of one in force only if it does better on labels that are newer than that one; a repeated test of the same promise spends its share of delta. Status: certified, infeasible (the reason says what is lacking; every answer is flagged) or uncalibrated. Coverage is the share of the labelled answers that the threshold lets through; metrics are figures on answers not fitted to, each with the bounds of its 95% interval. Needs scikit-learn. Errors: 22004, 22023 (budget or delta not between 0 and 1), 42704 (no such model), 55000 (no labels, too few, or of one kind only), 0A000 (scikit-learn not installed).';
 
+create view decision_log with (security_invoker = true) as
+select d.tenant, d.id as decision_id, d.parent_id, d.created_at, d.message_id, d.model, d.with_memory, d.tier, d.probability,
+    d.threshold, d.action, d.reason, l.correct, l.grader, d.signals, w.weights, d.alternatives, d.signal_ms, d.total_ms,
+    t.budget, t.budget_kind, t.delta, d.calibrator_id, d.threshold_id
+from mindful.decision d
+left join mindful.threshold t on t.tenant = d.tenant and t.id = d.threshold_id
+left join mindful.latest_outcome l on l.tenant = d.tenant and l.decision_id = d.id
+left join lateral (
+    select jsonb_object_agg(f.name, round((f.weight * (coalesce((d.signals ->> f.name)::double precision, f.mean) - f.mean)
+        / f.scale)::numeric, 4)) as weights
+    from mindful.calibrator c,
+        unnest(c.features, c.means, c.scales, c.weights) f (name, mean, scale, weight)
+    where c.tenant = d.tenant and c.id = d.calibrator_id
+) w on true;
+comment on view decision_log is
+'Why each answer was given, flagged, escalated or withheld: its signals, what each added to its log-odds of being right (weights), the threshold and the budget that it keeps, the alternatives, and whether it was right.';
+
+create view label_queue with (security_invoker = true) as
+select d.tenant, d.message_id, d.id as decision_id, q.content as question, a.content as answer, d.probability, d.threshold,
+    d.action, d.created_at
+from mindful.decision d
+join mindful.memory a on a.tenant = d.tenant and a.id = d.message_id
+left join mindful.memory q on q.tenant = a.tenant and q.session_id = a.session_id
+    and case when a.metadata ? 'reply_to' then q.id = (a.metadata ->> 'reply_to')::bigint else q.turn = a.turn - 1 end
+where not exists (
+    select from mindful.outcome o where o.tenant = d.tenant and o.decision_id = d.id
+);
+comment on view label_queue is
+'Answers without a label, for review_label. Those whose probability is nearest to the threshold teach most: order by abs(probability - coalesce(threshold, 0.5)).';
+
+-- As the views for BI: figures alone, with the owner's rights, and the rows chosen here.
+create view reliability_curve with (security_barrier = true) as
+select s.tenant, s.model, s.with_memory, s.tier, s.bin, count(*) as answers, avg(s.probability) as mean_probability,
+    avg(s.correct::integer) as share_right
+from (
+    select d.tenant, d.model, d.with_memory, d.tier, d.probability, l.correct,
+        ntile(10) over (partition by d.tenant, d.model, d.with_memory, d.tier order by d.probability) as bin
+    from mindful.decision d
+    join lateral (
+        select o.correct from mindful.outcome o
+        where o.tenant = d.tenant and o.decision_id = d.id order by o.id desc limit 1
+    ) l on true
+    where d.calibrator_id is not null
+        and (d.tenant = (select mindful._tenant()) or (select mindful._reads_all()))
+) s
+group by s.tenant, s.model, s.with_memory, s.tier, s.bin;
+comment on view reliability_curve is
+'Labelled answers in ten bins of equal size by the probability that they were given: on the diagonal, mean_probability and share_right are the same. For oneself, or for mindful_reader for all.';
+
+create view risk_coverage with (security_barrier = true) as
+select s.tenant, s.model, s.with_memory, s.probability, s.rank::double precision / s.answers as coverage,
+    s.wrong::double precision / s.rank as risk
+from (
+    select d.tenant, d.model, d.with_memory, d.probability,
+        count(*) over ranked as rank, count(*) filter (where not l.correct) over ranked as wrong,
+        count(*) over (partition by d.tenant, d.model, d.with_memory) as answers
+    from mindful.decision d
+    join lateral (
+        select o.correct from mindful.outcome o
+        where o.tenant = d.tenant and o.decision_id = d.id order by o.id desc limit 1
+    ) l on true
+    where d.tenant = (select mindful._tenant()) or (select mindful._reads_all())
+    window ranked as (partition by d.tenant, d.model, d.with_memory order by d.probability desc)
+) s;
+comment on view risk_coverage is
+'For each labelled answer: which share of all labelled answers has at least its probability (coverage), and how many of those are wrong (risk). For oneself, or for mindful_reader for all.';
+
+create view signal_quality with (security_barrier = true) as
+select s.tenant, s.model, s.with_memory, s.signal, s.right_answers, s.wrong_answers, s.auroc,
+    greatest(s.auroc - 1.96 * s.error, 0) as low, least(s.auroc + 1.96 * s.error, 1) as high
+from (
+    select r.tenant, r.model, r.with_memory, r.signal, r.right_answers, r.wrong_answers, r.auroc,
+        sqrt((r.auroc * (1 - r.auroc) + (r.right_answers - 1) * (r.auroc / (2 - r.auroc) - r.auroc ^ 2)
+            + (r.wrong_answers - 1) * (2 * r.auroc ^ 2 / (1 + r.auroc) - r.auroc ^ 2))
+            / (r.right_answers * r.wrong_answers)) as error
+    from (
+        select v.tenant, v.model, v.with_memory, v.signal, count(*) filter (where v.correct) as right_answers,
+            count(*) filter (where not v.correct) as wrong_answers,
+            ((sum(v.rank) filter (where v.correct) - count(*) filter (where v.correct)
+                * (count(*) filter (where v.correct) + 1) / 2.0)
+                / nullif(count(*) filter (where v.correct) * count(*) filter (where not v.correct), 0))::double precision
+                as auroc
+        from (
+            select d.tenant, d.model, d.with_memory, e.key as signal, l.correct,
+                rank() over signals + (count(*) over (
+                    partition by d.tenant, d.model, d.with_memory, e.key, e.value::double precision) - 1) / 2.0 as rank
+            from mindful.decision d
+            join lateral (
+        select o.correct from mindful.outcome o
+        where o.tenant = d.tenant and o.decision_id = d.id order by o.id desc limit 1
+    ) l on true,
+                jsonb_each_text(d.signals) e
+            where d.tenant = (select mindful._tenant()) or (select mindful._reads_all())
+            window signals as (partition by d.tenant, d.model, d.with_memory, e.key order by e.value::double precision)
+        ) v
+        group by v.tenant, v.model, v.with_memory, v.signal
+    ) r
+) s
+where s.auroc is not null;
+comment on view signal_quality is
+'How well each signal alone ranks right answers above wrong ones: AUROC (0.5 is chance; below, high values are a bad sign) with the bounds of its 95% interval (Hanley and McNeil 1982). For oneself, or for mindful_reader for all.';
+
 comment on column model.options is 'Options of the provider: context_length, threads (default 1), and of a generator also system_prompt and layout, a text with {memories} and {message} that says how recalled memories stand with a message, template, a Jinja chat template in place of the file''s, and stop, texts that end every answer.';
 comment on function llm_chat_detail(text, uuid, text, integer, real, integer, integer) is
 'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, its confidence as in llm_generate_detail, and what was decided about it: probability is that of being right (see the table decision), the action answer where it reaches the threshold, else flag; the threshold is NULL until calibrate() has certified one; the reason says why.';
@@ -979,9 +1116,11 @@ comment on function llm_chat_detail(text, uuid, text, integer, real, integer, in
 alter type chat_detail add attribute probability real, add attribute reason text, add attribute decision_id bigint;
 
 grant select, insert on calibrator, threshold, gold, decision, outcome to mindful_user;
-grant select on latest_outcome to mindful_user;
+grant select on latest_outcome, decision_log, label_queue to mindful_user;
+grant select on reliability_curve, risk_coverage, signal_quality to mindful_user, mindful_reader;
 revoke execute on function
     _calibrator_find(text, boolean, integer),
+    _recall_coverage(text, bigint[]),
     review_label(bigint, boolean, text),
     _threshold_evidence(bigint),
     _threshold_watch(bigint),
@@ -989,11 +1128,12 @@ revoke execute on function
     _answer_grade(text, text[]),
     _labelled(text, boolean, integer),
     _label_count(text, boolean),
-    calibration_import(text, text, text, integer, integer),
+    calibration_import(text, text, text, integer, integer, integer),
     calibrate(text, double precision, double precision, text)
 from public;
 grant execute on function
     _calibrator_find(text, boolean, integer),
+    _recall_coverage(text, bigint[]),
     review_label(bigint, boolean, text),
     _threshold_evidence(bigint),
     _threshold_watch(bigint),
@@ -1001,6 +1141,6 @@ grant execute on function
     _answer_grade(text, text[]),
     _labelled(text, boolean, integer),
     _label_count(text, boolean),
-    calibration_import(text, text, text, integer, integer),
+    calibration_import(text, text, text, integer, integer, integer),
     calibrate(text, double precision, double precision, text)
 to mindful_user;

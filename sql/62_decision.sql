@@ -79,3 +79,25 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
         'Flagged answers with a lower probability are withheld: the reply says so, the answer is kept in decision.'),
     ('flag_notice', 'boolean', null, null, '{global,user,session}', 'false',
         'Whether llm_chat ends a flagged reply with a sentence that says how sure it is; the stored message is without.');
+
+create function _recall_coverage(query text, memory_ids bigint[]) returns table (coverage double precision, best double precision)
+language sql stable parallel safe security invoker rows 1
+begin atomic
+    with term as (
+        select q.lexeme, pg_catalog.ln(1 + total.memories / (1 + (
+            select pg_catalog.count(*) from mindful.memory_term h
+            where h.tenant = (select mindful._tenant()) and h.lexeme = q.lexeme
+        ))) as idf
+        from mindful._memory_total() total, mindful._terms(query) q
+    ),
+    held as (
+        select p.id, t.lexeme, t.idf
+        from term t
+        join mindful.memory_term p on p.tenant = (select mindful._tenant()) and p.lexeme = t.lexeme and p.id = any (memory_ids)
+    )
+    select coalesce((select pg_catalog.sum(d.idf) from (select distinct h.lexeme, h.idf from held h) d) / s.total, 0),
+        coalesce((select pg_catalog.max(m.idf) from (select pg_catalog.sum(h.idf) as idf from held h group by h.id) m) / s.total, 0)
+    from (select pg_catalog.sum(t.idf) as total from term t) s;
+end;
+comment on function _recall_coverage(text, bigint[]) is
+'Share of a query''s lexemes that memories hold, together and at best one of them, each lexeme weighted by its rarity ln(1 + memories / (1 + holders)): of what recall alone can say it tells best whether the evidence was found.';

@@ -35,7 +35,7 @@ TEMPLATE = (
     "".join(f"Q: {question}\nA: {answer}\n\n" for question, answer in _SHOTS)
     + "{% for message in messages %}{% if message.role == 'user' %}Q: {{ message.content }}\nA:{% endif %}{% endfor %}"
 )
-_LAYOUT = "{message}\nNotes:\n{memories}"
+_LAYOUT = "{memories}\n\nQ: {message}"
 _AT_ONCE = 100
 
 

@@ -37,13 +37,16 @@ def test_grounding_leaves_the_questions_words_aside() -> None:
 
 
 def test_how_memories_stand_out() -> None:
-    found = signal.recalled([0.9, 0.5, 0.4], 0.75)
-    assert found["coverage"] == 0.75
-    assert found["recall_margin"] == pytest.approx(0.4)
-    assert found["recall_gap"] == pytest.approx(0.5)
-    assert found["recall_z"] > 1
-    assert signal.recalled([0.5], 0.1)["recall_z"] == 0.0
-    assert signal.recalled([], 0.1) == {"coverage": 0.1}
+    assert signal.recalled([0.9, 0.5, 0.4], [0.8, None, 0.3], [3.0, 2.0, None], 0.75, 0.5) == {
+        "coverage": 0.75,
+        "coverage_best": 0.5,
+        "score_gap": pytest.approx(0.5),
+        "similarity_top": 0.8,
+        "similarity_gap": pytest.approx(0.5),
+        "bm25_top": 3.0,
+        "bm25_gap": 3.0,
+    }
+    assert signal.recalled([], [], [], 0.1, 0.1)["bm25_gap"] == 0.0
 
 
 def test_dear_signals_come_before_the_lesser_free_ones_and_only_in_their_tier() -> None:

@@ -49,6 +49,8 @@ class Context:
     """The turn that the window begins with."""
     reply_to: int | None = None
     """The stored message that waits for its answer."""
+    considered: Sequence[Row] = ()
+    """The memories that recall found, with their scores."""
 
     @property
     def memory_ids(self) -> list[int]:
@@ -120,6 +122,7 @@ class _Composer:
         self._spec = spec
         self._generator = generator
         self._session_id = session_id
+        self._considered: Sequence[Row] = ()
 
     def compose(self, message: str | None, sampling: Sampling, memories: int) -> Context:
         system, turns, reply_to = self._system_prompt(), self._turns(), None
@@ -140,7 +143,8 @@ class _Composer:
         shown_from = next(
             (turn["turn"] for turn in turns if window and turn["id"] == window[0].memory_id), None
         )
-        return Context([first, *recalled, *window, last], layout, shown_from, reply_to)
+        parts = [first, *recalled, *window, last]
+        return Context(parts, layout, shown_from, reply_to, self._considered)
 
     def _system_prompt(self) -> str:
         prompt: str | None = None
@@ -209,6 +213,7 @@ class _Composer:
             ("text", "integer"),
             (message, memories + len(shown) + 5),
         )
+        self._considered = rows
         # The model's own words are not evidence, and the question asked before is not its answer.
         kept = [
             row

@@ -11,7 +11,7 @@ from mindful.calibrator import Calibrator, prior
 from mindful.context import Context
 from mindful.llm import Call
 from mindful.ports import Database
-from mindful.signal import Signals, free, grounding, rounded
+from mindful.signal import Signals, free, grounding, recalled, rounded
 
 _FITTED = ("features", "means", "scales", "weights", "intercept", "knots_x", "knots_y")
 
@@ -48,6 +48,19 @@ def decide_answer(
     signals = free(call.signals, context.question, answer)
     if context.notes:
         signals |= grounding(answer, context.question, context.notes)
+    if context.memory_ids:
+        covered = db.one(
+            "select coverage, best from mindful._recall_coverage($1, $2)",
+            ("text", "bigint[]"),
+            (context.question, context.memory_ids),
+        )
+        signals |= recalled(
+            [row["score"] for row in context.considered],
+            [row["similarity"] for row in context.considered],
+            [row["bm25"] for row in context.considered],
+            covered["coverage"],
+            covered["best"],
+        )
     decision = decide(db, model or call.spec.name, bool(context.notes), signals)
     decision.generation_id = call.generation_id
     return decision

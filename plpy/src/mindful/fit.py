@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mindful import metric
-from mindful.calibrator import Calibrator
+from mindful.calibrator import Calibrator, prior
 from mindful.errors import MissingPackageError
 
 FEWEST = 30
@@ -145,6 +146,9 @@ def _chosen(answers: Labelled, names: Sequence[str]) -> list[str]:
 
 
 def _logistic(answers: Labelled, names: Sequence[str]) -> Calibrator:
+    if answers.rare == 0:  # a part in cross-validation that has one kind only
+        share = prior(int(answers.right.sum()), len(answers))
+        return Calibrator([], [], [], [], math.log(share / (1 - share)))
     values = answers.matrix(names)
     means = np.nanmean(values, axis=0)
     scales = np.nanstd(values, axis=0)

@@ -31,7 +31,16 @@ FREE = (
     "logprob_first",
 )
 """Signals that cost nothing, in the order in which a calibrator takes them up as labels allow."""
-RECALLED = ("grounding", "coverage", "recall_gap", "recall_z", "recall_margin", "recall_top")
+RECALLED = (
+    "grounding",
+    "coverage_best",
+    "score_gap",
+    "coverage",
+    "bm25_top",
+    "bm25_gap",
+    "similarity_gap",
+    "similarity_top",
+)
 """Signals of answers that were shown memories."""
 ASKED = {
     1: ("question_similarity",),
@@ -78,24 +87,31 @@ def grounding(answer: str, question: str, notes: Iterable[str]) -> Signals:
     return {"grounding": share(own, [word for note in notes for word in words(note)])}
 
 
-def recalled(similarities: Sequence[float], coverage: float) -> Signals:
-    """How the best memories stand out from the others: similarities of the best ones first, and the coverage.
+def recalled(
+    scores: Sequence[float],
+    similarities: Sequence[float | None],
+    bm25: Sequence[float | None],
+    coverage: float,
+    best: float,
+) -> Signals:
+    """How the best memories stand out from the others, and how much of the query they cover, together and at best.
 
     Absolute similarities do not transfer between embedders and hardly tell whether evidence was found; gaps do better,
     and the share of the query's words that was found, weighted by rarity, does best.
     """
-    if not similarities:
-        return {"coverage": coverage}
-    best, last = similarities[0], similarities[-1]
-    mean = math.fsum(similarities) / len(similarities)
-    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in similarities) / len(similarities))
-    return {
-        "coverage": coverage,
-        "recall_top": best,
-        "recall_margin": best - similarities[1] if len(similarities) > 1 else 0.0,
-        "recall_gap": best - last,
-        "recall_z": (best - mean) / spread if spread > 1e-9 else 0.0,
+    found = {"coverage": coverage, "coverage_best": best, "score_gap": _gap(scores)}
+    near = [value for value in similarities if value is not None]
+    shared = [value or 0.0 for value in bm25]
+    return found | {
+        "similarity_top": max(near, default=0.0),
+        "similarity_gap": _gap(near),
+        "bm25_top": max(shared, default=0.0),
+        "bm25_gap": _gap(shared),
     }
+
+
+def _gap(values: Sequence[float]) -> float:
+    return max(values) - min(values) if values else 0.0
 
 
 def share(found: Sequence[str], among: Iterable[str]) -> float:
