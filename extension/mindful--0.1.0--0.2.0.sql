@@ -7,7 +7,8 @@ create table setting_definition (
     high double precision,
     scopes text[] not null check (scopes <@ array['global', 'user', 'session']),
     initial jsonb not null,
-    description text not null
+    description text not null,
+    choices text[]
 );
 comment on table setting_definition is 'What can be set: type, range, where, and the value where nobody has set it.';
 alter table setting_definition enable row level security;
@@ -95,6 +96,9 @@ begin
     elsif found_type = 'number' and not (value #>> '{}')::numeric between defined.low and defined.high then
         perform mindful._raise('22023', format('setting %s is %s', key, value),
             format('It must be between %s and %s.', defined.low, defined.high));
+    elsif value #>> '{}' <> all (defined.choices) then
+        perform mindful._raise('22023', format('setting %s is %s', key, value),
+            format('It must be %s.', array_to_string(defined.choices, ', ')));
     end if;
     return value;
 end
@@ -122,7 +126,7 @@ comment on function setting_set(text, jsonb, text, uuid, text) is
 'Sets a value for all (scope global, for administrators), for the caller (user) or for one session, and returns the value now in force; a JSON null takes the scope''s setting back. Every change is kept, with who made it, when and why. Errors: 42704 (no such setting), 22023 (wrong type, range or scope), 42501 (global is for mindful_admin).';
 
 create view active_setting with (security_invoker = true) as
-select d.key, mindful.setting_get(d.key) as value, d.initial, d.type, d.low, d.high, d.scopes, d.description
+select d.key, mindful.setting_get(d.key) as value, d.initial, d.type, d.low, d.high, d.scopes, d.description, d.choices
 from mindful.setting_definition d;
 comment on view active_setting is 'The settings in force for the caller, outside any session''s own.';
 
@@ -245,15 +249,17 @@ create function llm_generate_many(
     seed integer default null,
     system_prompt text default null,
     stop text[] default '{}',
-    truncate boolean default false
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
 ) returns text[]
 language plpython3u volatile parallel unsafe security invoker cost 1000000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.batch import llm_generate_many
-return llm_generate_many(prompts, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+return llm_generate_many(prompts, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
 $python$;
-comment on function llm_generate_many(text[], text, integer, real, integer, text, text[], boolean) is
+comment on function llm_generate_many(text[], text, integer, real, integer, text, text[], boolean, jsonb, text) is
 'As llm_generate for many prompts, evaluated side by side, which makes more tokens a second than one call after the other; what the prompts begin with alike is evaluated once. The answers stand in the order of the prompts, NULL for NULL; a NULL array gives NULL. The n-th prompt is sampled with the seed plus n - 1. Answers can differ from those of single calls where two tokens are all but equally likely, as sums are rounded in another order. Nothing is returned before the last answer is complete. Errors as llm_generate; the message says which prompt it is about.';
 
 -- A cache: UNLOGGED, so a crash empties it and standbys never see it, and no part of a dump. Parts are only added while
@@ -446,7 +452,7 @@ revoke execute on function
     llm_classify_many(text[], text[], text, text, boolean),
     llm_if(text, text, text),
     llm_extract(text, jsonb, text, text, integer),
-    llm_generate_many(text[], text, integer, real, integer, text, text[], boolean),
+    llm_generate_many(text[], text, integer, real, integer, text, text[], boolean, jsonb, text),
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text),
     _setting_check(text, jsonb, text),
@@ -467,7 +473,7 @@ grant execute on function
     llm_classify_many(text[], text[], text, text, boolean),
     llm_if(text, text, text),
     llm_extract(text, jsonb, text, text, integer),
-    llm_generate_many(text[], text, integer, real, integer, text, text[], boolean),
+    llm_generate_many(text[], text, integer, real, integer, text, text[], boolean, jsonb, text),
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text),
     _setting_check(text, jsonb, text),
@@ -493,7 +499,7 @@ alter table memory
     add column valid_from timestamptz,
     add column valid_to timestamptz,
     add column superseded_by bigint,
-    add constraint memory_validity check (valid_from < valid_to),
+    add constraint memory_validity check (valid_from <= valid_to),
     add constraint memory_superseded_by foreign key (tenant, superseded_by) references memory (tenant, id)
         on delete set null (superseded_by);
 create index memory_superseded_by on memory (tenant, superseded_by) where superseded_by is not null;
@@ -526,14 +532,15 @@ create table memory_link (
     foreign key (tenant, target_id) references memory (tenant, id) on delete cascade,
     check (source_id <> target_id)
 );
-create index on memory_link (tenant, target_id);
+create index on memory_link (tenant, source_id, weight desc);
+create index on memory_link (tenant, target_id, weight desc);
 comment on table memory_link is 'What one memory has to do with another.';
 
 create table memory_evidence (
     tenant text not null default _tenant(),
     id bigint not null,
     source_id bigint not null,
-    quote text not null check (quote <> ''),
+    quote text not null check (quote <> '' and octet_length(quote) <= 2000),
     created_at timestamptz not null default now(),
     primary key (tenant, id, source_id, quote),
     foreign key (tenant, id) references memory (tenant, id) on delete cascade,
@@ -1144,3 +1151,3006 @@ grant execute on function
     calibration_import(text, text, text, integer, integer, integer),
     calibrate(text, double precision, double precision, text)
 to mindful_user;
+-- engine
+drop function
+    llm_generate(text, text, integer, real, integer, text, text[], boolean),
+    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean),
+    llm_stream(text, text, integer, real, integer, text, text[], boolean);
+
+create function llm_generate(
+    prompt text,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    system_prompt text default null,
+    stop text[] default '{}',
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
+) returns text
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.llm import llm_generate
+return llm_generate(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+$python$;
+comment on function llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+'Answers a prompt with a generator (NULL: the default one). A NULL prompt gives NULL. At most max_tokens tokens are made; temperature 0 always takes the likeliest token; a seed makes a call give the same text again on the same machine, at the price of evaluating the whole prompt anew. Generation ends at any of the stop strings, which are not returned. A prompt longer than the model''s context is error 54000, or is cut at its end where truncate is true. With json_schema (see llm_extract) the answer is JSON that fits it, or error 54000 (not complete after max_tokens) or 22000; say in the prompt what is wanted, as the model does not read the schema. A grammar is GBNF, as llama.cpp has it, and begins with the rule root. Other errors: 22023 (bad argument, schema or grammar), 42704 (no such model), 57014 (cancelled).';
+
+create function llm_generate_detail(
+    prompt text,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    system_prompt text default null,
+    stop text[] default '{}',
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
+) returns generation_detail
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.llm import llm_generate_detail
+return llm_generate_detail(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+$python$;
+comment on function llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+'As llm_generate, with what the call cost and how sure the model was. Confidence is exp(mean log-probability of the tokens), in (0, 1], not calibrated. Signals: logprob_sum, logprob_mean, logprob_min, logprob_first (nats), entropy_mean, entropy_max (nats), margin_min (difference of the two best probabilities), tokens. finish_reason is stop or length. A NULL prompt gives NULLs.';
+
+create function llm_stream(
+    prompt text,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default 0,
+    seed integer default null,
+    system_prompt text default null,
+    stop text[] default '{}',
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
+) returns setof text
+language plpython3u volatile parallel unsafe security invoker cost 100000 rows 100
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.llm import llm_stream
+return llm_stream(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+$python$;
+comment on function llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+'As llm_generate, one row per piece of text as it is made, never half a character. The rows arrive one by one where the function stands in the select list and is read through a cursor (psql: \set FETCH_COUNT 1). An answer that does not fit json_schema is an error at its end. A NULL prompt gives no rows.';
+
+create function llm_if_many(contents text[], condition text, model text default null) returns boolean[]
+language plpython3u stable parallel restricted security invoker cost 1000000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.label import llm_if_many
+return llm_if_many(contents, condition, model)
+$python$;
+comment on function llm_if_many(text[], text, text) is
+'As llm_if for many texts in shared batches; the answers stand in the order of the texts, NULL for NULL. A NULL array or condition gives NULL. Errors as llm_if.';
+
+create function llm_extract_many(
+    contents text[],
+    json_schema jsonb,
+    instruction text default null,
+    model text default null,
+    max_tokens integer default 512
+) returns jsonb[]
+language plpython3u volatile parallel unsafe security invoker cost 1000000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.structure import llm_extract_many
+return llm_extract_many(contents, json_schema, instruction, model, max_tokens)
+$python$;
+comment on function llm_extract_many(text[], jsonb, text, text, integer) is
+'As llm_extract for many texts, evaluated side by side: the instruction and the schema are evaluated once, and the answers are made in shared batches. They stand in the order of the texts, NULL for NULL; a NULL array gives NULL. One that fails fails all; the message says which text it is about. Errors as llm_extract.';
+
+revoke execute on function
+    llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_if_many(text[], text, text),
+    llm_extract_many(text[], jsonb, text, text, integer)
+from public;
+grant execute on function
+    llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text),
+    llm_if_many(text[], text, text),
+    llm_extract_many(text[], jsonb, text, text, integer)
+to mindful_user;
+
+alter table model add column base text references model, add constraint model_base check (base is null or kind = 'generator');
+create index model_base on model (base) where base is not null;
+comment on column model.base is 'The generator that this one, an adapter, changes; NULL for a model in its own right.';
+
+drop function _model_find(text, text);
+create function _model_find(kind text, name text)
+returns table (name text, kind text, provider text, source text, sha256 text, options jsonb, adapter text)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.name, m.kind, m.provider, coalesce(b.source, m.source), m.sha256, coalesce(b.options, '{}') || m.options,
+        case when b.name is not null then m.source end
+    from mindful.model m
+    left join mindful.model b on b.name = m.base
+    where m.kind = _model_find.kind
+        and (m.base is null or b.name is not null)
+        and (m.name = _model_find.name or _model_find.name is null and m.is_default);
+end;
+comment on function _model_find(text, text) is 'The named model, or the default one of its kind, if the caller may use it; of an adapter the base''s source, which the caller must be allowed to use too, and the options of both.';
+
+create function adapter_register(
+    name text,
+    base text,
+    source text,
+    scale real default 1,
+    options jsonb default '{}',
+    granted_to text[] default '{mindful_user}'
+) returns text
+language plpython3u volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.model import adapter_register
+return adapter_register(name, base, source, scale, options, granted_to)
+$python$;
+comment on function adapter_register(text, text, text, real, jsonb, text[]) is
+'Registers a LoRA adapter (a GGUF file) of a generator of llama_cpp as a generator of its own: name it as the model of a call, or make it the default with model_default_set; naming the base takes it back. The source is an absolute path on the server; the file is loaded once with its base, and its hash is kept, so that one that was changed is refused. Scale says how strongly it is applied: 1 as it was trained, 0 not at all. Options: system_prompt and layout, where they are to be other than the base''s. Whoever uses it must be allowed to use the base too. For administrators (mindful_admin). Errors: 22004, 22023 (bad argument, no possible base), 42704 (no such base), 42710 (name taken), 58P01 (no such file), XX001 (file damaged, or not made for this base).';
+
+revoke execute on function
+    _model_find(text, text),
+    adapter_register(text, text, text, real, jsonb, text[])
+from public;
+grant execute on function _model_find(text, text) to mindful_user, mindful_admin;
+grant execute on function adapter_register(text, text, text, real, jsonb, text[]) to mindful_admin;
+-- fact
+drop function memory_insert(text, text, jsonb, text, text);
+drop function memory_insert_many(jsonb);
+
+create function _memory_argument(name text, id bigint) returns bigint
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when id is null then mindful._raise('22004', name || ' is null', 'Give the id of a memory.')::text::bigint
+        when exists (select from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = _memory_argument.id)
+            then id
+        else mindful._raise('42704', pg_catalog.format('there is no memory %s (%s)', id, name),
+            'Your own memories are in mindful.memory.')::text::bigint
+    end;
+end;
+comment on function _memory_argument(text, bigint) is 'Returns the id of one of the tenant''s memories, or raises 22004 or 42704.';
+
+create function _share_argument(name text, value jsonb) returns real
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when pg_catalog.jsonb_typeof(value) = 'null' then null
+        when pg_catalog.jsonb_typeof(value) <> 'number' or not value::numeric between 0 and 1
+            then mindful._raise('22023', pg_catalog.format('%s is %s', name, value), 'It must be a number from 0 to 1.')::text::real
+        else value::real
+    end;
+end;
+comment on function _share_argument(text, jsonb) is 'Returns a number from 0 to 1, NULL for none, or raises 22023.';
+
+create function _level_argument(name text, level text) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when level is null or level = any (array['data', 'information', 'knowledge', 'wisdom']) then level
+        else mindful._raise('22023', pg_catalog.format('%s is %L', name, level),
+            'Levels are data, information, knowledge and wisdom.')::text
+    end;
+end;
+comment on function _level_argument(text, text) is 'Returns a level, NULL for none, or raises 22023.';
+
+create function _time_argument(name text, value text) returns timestamptz
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    return value::timestamptz;
+exception when invalid_datetime_format or datetime_field_overflow then
+    perform mindful._raise('22023', format('%s is %L', name, value), 'Give a time such as 2026-01-31 12:00+00.');
+end
+$$;
+comment on function _time_argument(text, text) is 'Returns a time, NULL for none, or raises 22023.';
+
+create function _valid_to_argument(name text, valid_from timestamptz, valid_to timestamptz) returns timestamptz
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when valid_from >= valid_to then mindful._raise('22023',
+            pg_catalog.format('%s is %s, not after valid_from, %s', name, valid_to, valid_from),
+            'What is true from one time until another ends after it begins.')::text::timestamptz
+        else valid_to
+    end;
+end;
+comment on function _valid_to_argument(text, timestamptz, timestamptz) is 'Returns the end of a validity, or raises 22023 if it is not after the beginning.';
+
+create function _squeeze(content text) returns text
+language sql immutable strict parallel safe security invoker
+begin atomic
+    select pg_catalog.btrim(pg_catalog.regexp_replace(content, '\s+', ' ', 'g'));
+end;
+comment on function _squeeze(text) is 'A text with every run of white space as one blank.';
+
+create function _quote_argument(name text, source_id bigint, quote text) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when a.id is null then null  -- which it never is: unasked for, an empty table's rows would not be looked up
+        when pg_catalog.octet_length(a.quote) > 2000
+            then mindful._raise('54000', pg_catalog.format('%s has %s bytes, more than 2000', name, pg_catalog.octet_length(a.quote)),
+                'Quote the words that say it, and no others.')::text
+        when pg_catalog.strpos(
+            (select mindful._squeeze(m.content) from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = a.id),
+            a.quote) > 0 then a.quote
+        else mindful._raise('22023', pg_catalog.format('%s does not stand in memory %s', name, source_id),
+            'Quote the words of the source as they are; only white space may differ.')::text
+    end
+    from (
+        select mindful._squeeze(mindful._text_argument(name, _quote_argument.quote)) as quote,
+            mindful._memory_argument('source_id of ' || name, source_id) as id
+    ) a;
+end;
+comment on function _quote_argument(text, bigint, text) is
+'Returns a quote that stands in the source''s text, with runs of white space as one blank, or raises 22004, 22023, 42704 (no such source of the tenant''s) or 54000.';
+
+create function _evidence(name text, evidence jsonb) returns table (source_id bigint, quote text)
+language sql stable parallel safe security invoker rows 3
+begin atomic
+    select s.source_id,
+        mindful._quote_argument(pg_catalog.format('quote %s of %s', e.number, name), s.source_id, e.element ->> 'quote')
+    from mindful._array_elements(name, coalesce(nullif(evidence, 'null'), '[]'), '{source_id,quote}') e,
+        lateral (
+            select case
+                when e.element ->> 'source_id' ~ '^[0-9]{1,18}$' then (e.element ->> 'source_id')::bigint
+                else mindful._raise('22023', pg_catalog.format('source_id of quote %s of %s is %s', e.number, name,
+                    coalesce(e.element ->> 'source_id', 'null')), 'Give the id of a memory.')::text::bigint
+            end as source_id
+        ) s;
+end;
+comment on function _evidence(text, jsonb) is
+'The source ids and quotes of an array of {source_id, quote}; raises 22004, 22023 or 42704, naming the quote.';
+
+create function memory_insert_many(memories jsonb) returns setof bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with element as materialized (
+        select e.element, e.number, 'of element ' || e.number as place,
+            mindful._time_argument('valid_from of element ' || e.number, e.element ->> 'valid_from') as valid_from,
+            mindful._time_argument('valid_to of element ' || e.number, e.element ->> 'valid_to') as valid_to
+        from mindful._array_elements('memories', memories,
+            '{content,kind,metadata,source,source_key,importance,confidence,level,valid_from,valid_to,evidence}') e
+    ),
+    inserted as (
+        insert into mindful.memory (kind, content, metadata, source, source_key, importance, confidence, level,
+            valid_from, valid_to)
+        select mindful._memory_kind(coalesce(e.element ->> 'kind', 'fact')),
+            mindful._text_argument('content ' || e.place, e.element ->> 'content'),
+            mindful._metadata(e.element -> 'metadata'),
+            e.element ->> 'source',
+            e.element ->> 'source_key',
+            coalesce(mindful._share_argument('importance ' || e.place, e.element -> 'importance'), 0.5),
+            mindful._share_argument('confidence ' || e.place, e.element -> 'confidence'),
+            coalesce(mindful._level_argument('level ' || e.place, e.element ->> 'level'), 'data'),
+            e.valid_from,
+            mindful._valid_to_argument('valid_to ' || e.place, e.valid_from, e.valid_to)
+        from element e
+        order by e.number
+        returning id
+    ),
+    -- Ids rise in the order of the elements.
+    numbered as (
+        select i.id, pg_catalog.row_number() over (order by i.id) as number from inserted i
+    ),
+    proved as (
+        insert into mindful.memory_evidence (id, source_id, quote)
+        select distinct n.id, v.source_id, v.quote
+        from numbered n
+        join element e on e.number = n.number,
+            mindful._evidence('evidence ' || e.place, e.element -> 'evidence') v
+    )
+    select n.id from numbered n order by n.id;
+end;
+comment on function memory_insert_many(jsonb) is
+'Remembers an array of objects with the fields of memory_insert, embedded in batches, and returns their ids in order. All or none: the error names the element. Errors as memory_insert.';
+
+create function memory_insert(
+    content text,
+    kind text default 'fact',
+    metadata jsonb default '{}',
+    source text default null,
+    source_key text default null,
+    importance real default null,
+    confidence real default null,
+    level text default null,
+    valid_from timestamptz default null,
+    valid_to timestamptz default null,
+    evidence jsonb default '[]'
+) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    select mindful.memory_insert_many(pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object(
+        'content', mindful._text_argument('content', content), 'kind', mindful._memory_kind(kind), 'metadata', metadata,
+        'source', source, 'source_key', source_key, 'importance', importance, 'confidence', confidence,
+        'level', level, 'valid_from', valid_from, 'valid_to', valid_to, 'evidence', evidence)));
+end;
+comment on function memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb) is
+'Remembers a text and returns its id. Kinds: fact, document, summary, reflection (messages come by message_insert). Importance (NULL: 0.5) and confidence are from 0 to 1; levels are data (NULL), information, knowledge, wisdom; it is true from valid_from until before valid_to, NULL being for ever. Evidence is an array of {"source_id", "quote"} as in memory_evidence_insert. It is indexed and, if there is a default embedder, embedded in the same transaction. Errors: 22004 (NULL), 22023 (empty text, unknown kind or level, out of range, a quote that its source does not hold), 42704 (no such source of yours), 54000 (over 262144 bytes), 23505 (source and source_key taken).';
+
+create function memory_evidence_insert(id bigint, source_id bigint, quote text) returns boolean
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with proved as (
+        insert into mindful.memory_evidence (id, source_id, quote)
+        select mindful._memory_argument('id', id),
+            case
+                when id = source_id
+                    then mindful._raise('22023', pg_catalog.format('memory %s is no evidence of itself', id),
+                        'Quote the memory that it was drawn from.')::text::bigint
+                else source_id
+            end,
+            mindful._quote_argument('quote', source_id, quote)
+        on conflict do nothing
+        returning 1
+    )
+    select exists (select from proved);
+end;
+comment on function memory_evidence_insert(bigint, bigint, text) is
+'Says what a memory rests on: words that stand in the text of another memory, the source; runs of white space count as one blank. Returns whether that is new. Errors: 22004, 22023 (the source does not hold the quote), 42704 (no such memory of yours).';
+
+create function _memory_updatable(id bigint) returns memory
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    found_memory mindful.memory;
+begin
+    select m.* into found_memory
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.id = mindful._memory_argument('id', _memory_updatable.id)
+    for no key update;
+    if not found then  -- deleted while this waited for its lock
+        perform mindful._memory_argument('id', id);
+    elsif found_memory.kind = 'message' then
+        perform mindful._raise('42809', format('memory %s is a message, which is never rewritten', id),
+            'What was said stays as it was said; insert a fact that has it as evidence.');
+    elsif found_memory.superseded_by is not null then
+        perform mindful._raise('55000', format('memory %s was superseded by memory %s', id, found_memory.superseded_by),
+            format('Update memory %s, or the last one of memory_history(%s).', found_memory.superseded_by, id));
+    elsif exists (
+        select from mindful.attachment a
+        where a.tenant = (select mindful._tenant()) and a.source = found_memory.source
+    ) then
+        perform mindful._raise('55000', format('memory %s is a row of %s', id, found_memory.source),
+            'Change the row: its memory follows.');
+    end if;
+    return found_memory;
+end
+$$;
+comment on function _memory_updatable(bigint) is 'Locks and returns a memory that can be superseded, or raises 22004, 42704, 42809 or 55000.';
+
+create function memory_update(
+    id bigint,
+    content text,
+    metadata jsonb default null,
+    importance real default null,
+    confidence real default null,
+    level text default null,
+    valid_from timestamptz default null,
+    valid_to timestamptz default null,
+    evidence jsonb default '[]'
+) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    old mindful.memory := mindful._memory_updatable(memory_update.id);
+    since timestamptz := coalesce(memory_update.valid_from, now());
+    until timestamptz := coalesce(memory_update.valid_to, case when old.valid_to > since then old.valid_to end);
+    new_id bigint;
+begin
+    -- A key stands for what is true of its source now: the new version takes it over.
+    if old.source_key is not null then
+        update mindful.memory m set source_key = null where m.tenant = old.tenant and m.id = old.id;
+    end if;
+    insert into mindful.memory (kind, content, metadata, session_id, source, source_key, importance, confidence, level,
+        valid_from, valid_to)
+    values (
+        old.kind,
+        mindful._text_argument('content', memory_update.content),
+        case when memory_update.metadata is null then old.metadata else mindful._metadata(memory_update.metadata) end,
+        old.session_id, old.source, old.source_key,
+        coalesce(mindful._share_argument('importance', to_jsonb(memory_update.importance)), old.importance),
+        mindful._share_argument('confidence', to_jsonb(memory_update.confidence)),
+        coalesce(mindful._level_argument('level', memory_update.level), old.level),
+        since,
+        mindful._valid_to_argument('valid_to', since, until)
+    )
+    returning id into new_id;
+    update mindful.memory m
+    set superseded_by = new_id, valid_to = greatest(old.valid_from, least(old.valid_to, since))
+    where m.tenant = old.tenant and m.id = old.id;
+    insert into mindful.memory_evidence (id, source_id, quote)
+    select distinct new_id, v.source_id, v.quote from mindful._evidence('evidence', memory_update.evidence) v;
+    insert into mindful.memory_link (source_id, target_id, relation, weight)
+    select new_id, l.target_id, l.relation, l.weight from mindful.memory_link l
+    where l.tenant = old.tenant and l.source_id = old.id
+    union all
+    select l.source_id, new_id, l.relation, l.weight from mindful.memory_link l
+    where l.tenant = old.tenant and l.target_id = old.id;
+    return new_id;
+end
+$$;
+comment on function memory_update(bigint, text, jsonb, real, real, text, timestamptz, timestamptz, jsonb) is
+'Supersedes a memory by a new text, and returns the new memory''s id; the old one is kept as it was, true until before valid_from (NULL: now) and pointing at the new one. The new one has its kind, session, source, source_key (which the old one gives up) and links, and, where they are NULL here, its metadata, importance, level and the end of its validity if that is still ahead. Confidence and evidence are of a text, so they are not carried over. A valid_from of -infinity says that the old one was never true. Of two updates of a memory at once one wins, the other fails with 55000. Errors: 22004, 22023, 42704 (no such memory of yours), 42809 (a message, which is never rewritten), 55000 (superseded already; a row of an attached table), 54000.';
+
+create type memory_version as (
+    id bigint,
+    content text,
+    importance real,
+    confidence real,
+    level text,
+    valid_from timestamptz,
+    valid_to timestamptz,
+    superseded_by bigint,
+    created_at timestamptz
+);
+comment on type memory_version is 'What a memory said, and when that was true.';
+
+create function memory_history(id bigint) returns setof memory_version
+language sql stable parallel safe security invoker
+begin atomic
+    with recursive version as (
+        select mindful._memory_argument('id', memory_history.id) as id
+        union
+        select n.id
+        from version v
+        cross join lateral (
+            select m.superseded_by as id
+            from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.id = v.id and m.superseded_by is not null
+            union all
+            select m.id
+            from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.superseded_by = v.id
+        ) n
+    )
+    select m.id, m.content, m.importance, m.confidence, m.level, m.valid_from, m.valid_to, m.superseded_by, m.created_at
+    from version v
+    join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = v.id
+    order by m.id;
+end;
+comment on function memory_history(bigint) is
+'All versions of a memory, whichever of them is named, oldest first; the one that no other superseded is the last. Errors: 22004, 42704 (no such memory of yours).';
+
+-- link
+create function memory_link_insert(source_id bigint, target_id bigint, relation text, weight real default 1) returns boolean
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    is_new boolean;
+begin
+    if memory_link_insert.source_id = memory_link_insert.target_id then
+        perform mindful._raise('22023', format('memory %s is linked to itself', memory_link_insert.source_id),
+            'Link two memories.');
+    elsif memory_link_insert.relation is null or memory_link_insert.relation !~ '^[a-z][a-z0-9_]{0,62}$' then
+        perform mindful._raise('22023', format('relation is %s', coalesce(quote_literal(memory_link_insert.relation), 'null')),
+            'Name it in lower case, such as works_for.');
+    end if;
+    insert into mindful.memory_link as l (source_id, target_id, relation, weight)
+    values (
+        mindful._memory_argument('source_id', memory_link_insert.source_id),
+        mindful._memory_argument('target_id', memory_link_insert.target_id),
+        memory_link_insert.relation,
+        coalesce(mindful._share_argument('weight', to_jsonb(memory_link_insert.weight)), 1)
+    )
+    on conflict (tenant, source_id, target_id, relation) do update set weight = excluded.weight
+    returning l.xmax = 0 into is_new;
+    return is_new;
+end
+$$;
+comment on function memory_link_insert(bigint, bigint, text, real) is
+'Says what one memory has to do with another, from source to target, and returns whether that is new; a link that is there already is given the weight, from 0 to 1 (NULL: 1). Errors: 22004, 22023 (relation, weight, a link to itself), 42704 (no such memory of yours).';
+
+create function memory_link_delete(source_id bigint, target_id bigint, relation text default null) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    deleted bigint;
+begin
+    source_id := mindful._memory_argument('source_id', source_id);
+    target_id := mindful._memory_argument('target_id', target_id);
+    delete from mindful.memory_link l
+    where l.tenant = (select mindful._tenant())
+        and l.source_id = memory_link_delete.source_id and l.target_id = memory_link_delete.target_id
+        and (memory_link_delete.relation is null or l.relation = memory_link_delete.relation);
+    get diagnostics deleted = row_count;
+    return deleted;
+end
+$$;
+comment on function memory_link_delete(bigint, bigint, text) is
+'Deletes the link of a relation, or all (NULL), from one memory to another, and returns how many there were. Errors: 22004, 42704 (no such memory of yours).';
+
+create type memory_neighbor as (
+    id bigint,
+    content text,
+    kind text,
+    relation text,
+    weight real,
+    depth integer,
+    path bigint[]
+);
+comment on type memory_neighbor is 'A memory, and the links that lead to it.';
+
+create function _direction_argument(direction text) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when direction = any (array['both', 'out', 'in']) then direction
+        else mindful._raise('22023', pg_catalog.format('direction is %s', coalesce(pg_catalog.quote_literal(direction), 'null')),
+            'Directions are out (from source to target), in and both.')::text
+    end;
+end;
+comment on function _direction_argument(text) is 'Returns a direction, or raises 22023.';
+
+create function _memory_is_true(id bigint, as_of timestamptz) returns boolean
+language sql stable parallel safe security invoker
+begin atomic
+    select exists (
+        select from mindful.memory m
+        where m.tenant = (select mindful._tenant()) and m.id = _memory_is_true.id
+            and (as_of is null
+                or (m.valid_from is null or m.valid_from <= as_of) and (m.valid_to is null or m.valid_to > as_of))
+    );
+end;
+comment on function _memory_is_true(bigint, timestamptz) is 'Whether the tenant has a memory, and it is true at a time (NULL: at any).';
+
+create function memory_neighbors(
+    id bigint,
+    depth integer default 1,
+    relations text[] default null,
+    direction text default 'both',
+    k integer default 50,
+    fanout integer default 20,
+    as_of timestamptz default now()
+) returns setof memory_neighbor
+language sql stable parallel safe security invoker rows 50
+begin atomic
+    with recursive argument as (
+        select mindful._memory_argument('id', id) as id,
+            mindful._integer_argument('depth', depth, 1, 5) as depth,
+            mindful._direction_argument(direction) as direction,
+            mindful._integer_argument('k', k, 1, 1000) as k,
+            mindful._integer_argument('fanout', fanout, 1, 1000) as fanout
+    ),
+    step as (
+        select a.id, null::text as relation, 1::double precision as weight, 0 as depth, array[a.id] as path
+        from argument a
+        union all
+        select n.id, n.relation, s.weight * n.weight, s.depth + 1, s.path || n.id
+        from step s
+        cross join argument a
+        cross join lateral (
+            (
+                select o.target_id as id, o.relation, o.weight
+                from mindful.memory_link o
+                where o.tenant = (select mindful._tenant()) and o.source_id = s.id and a.direction <> 'in'
+                    and (relations is null or o.relation = any (relations))
+                    and o.target_id <> all (s.path)
+                    and mindful._memory_is_true(o.target_id, as_of)
+                order by o.weight desc
+                limit a.fanout
+            )
+            union all
+            (
+                select i.source_id, i.relation, i.weight
+                from mindful.memory_link i
+                where i.tenant = (select mindful._tenant()) and i.target_id = s.id and a.direction <> 'out'
+                    and (relations is null or i.relation = any (relations))
+                    and i.source_id <> all (s.path)
+                    and mindful._memory_is_true(i.source_id, as_of)
+                order by i.weight desc
+                limit a.fanout
+            )
+            order by weight desc
+            limit a.fanout
+        ) n
+        where s.depth < a.depth
+    ),
+    -- Rows come level by level, so what is cut is farthest.
+    walked as (
+        select s.id, s.relation, s.weight, s.depth, s.path from step s limit 10000
+    ),
+    best as (
+        select distinct on (w.id) w.id, w.relation, w.weight, w.depth, w.path
+        from walked w
+        where w.depth > 0
+        order by w.id, w.depth, w.weight desc, w.path
+    )
+    select m.id, m.content, m.kind, b.relation, b.weight::real, b.depth, b.path
+    from best b
+    join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = b.id
+    order by b.depth, b.weight desc, m.id
+    limit (select a.k from argument a);
+end;
+comment on function memory_neighbors(bigint, integer, text[], text, integer, integer, timestamptz) is
+'The memories that links lead to from one, up to 5 links away, nearest first and at most k: each once, by its shortest path and of those the strongest, with that path, its last relation and the product of its weights. From each memory the fanout strongest links are followed, of some relations (NULL: all), in the direction of the links (out), against it (in) or both, through memories that are true at a time (NULL: at any); at most 10,000 paths in all. Errors: 22004, 22023, 42704 (no such memory of yours).';
+
+revoke execute on function
+    _memory_argument(text, bigint),
+    _share_argument(text, jsonb),
+    _level_argument(text, text),
+    _time_argument(text, text),
+    _valid_to_argument(text, timestamptz, timestamptz),
+    _squeeze(text),
+    _quote_argument(text, bigint, text),
+    _evidence(text, jsonb),
+    memory_insert_many(jsonb),
+    memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb),
+    memory_evidence_insert(bigint, bigint, text),
+    _memory_updatable(bigint),
+    memory_update(bigint, text, jsonb, real, real, text, timestamptz, timestamptz, jsonb),
+    memory_history(bigint),
+    memory_link_insert(bigint, bigint, text, real),
+    memory_link_delete(bigint, bigint, text),
+    _direction_argument(text),
+    _memory_is_true(bigint, timestamptz),
+    memory_neighbors(bigint, integer, text[], text, integer, integer, timestamptz)
+from public;
+grant execute on function
+    _memory_argument(text, bigint),
+    _share_argument(text, jsonb),
+    _level_argument(text, text),
+    _time_argument(text, text),
+    _valid_to_argument(text, timestamptz, timestamptz),
+    _squeeze(text),
+    _quote_argument(text, bigint, text),
+    _evidence(text, jsonb),
+    memory_insert_many(jsonb),
+    memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb),
+    memory_evidence_insert(bigint, bigint, text),
+    _memory_updatable(bigint),
+    memory_update(bigint, text, jsonb, real, real, text, timestamptz, timestamptz, jsonb),
+    memory_history(bigint),
+    memory_link_insert(bigint, bigint, text, real),
+    memory_link_delete(bigint, bigint, text),
+    _direction_argument(text),
+    _memory_is_true(bigint, timestamptz),
+    memory_neighbors(bigint, integer, text[], text, integer, integer, timestamptz)
+to mindful_user;
+
+-- job
+drop trigger embed_inserted on memory;
+drop trigger embed_updated on memory;
+alter table attachment drop constraint attachment_mode_check;
+alter table attachment add constraint attachment_mode_check check (mode in ('sync', 'async'));
+comment on column attachment.mode is 'Whether rows are embedded within the statement that writes them (sync) or later, by a worker (async).';
+drop function model_default_set(text);
+create function model_default_set(name text, force boolean default false) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    chosen mindful.model;
+    found_memories bigint;
+    found_missing bigint;
+begin
+    select * into chosen from mindful.model m where m.name = model_default_set.name;
+    if not found then
+        raise exception using errcode = '42704', message = format('mindful: there is no model "%s"', name),
+            hint = 'The models that you may use are listed in mindful.model.';
+    end if;
+    if chosen.kind = 'embedder' and not chosen.is_default and force is not true then
+        select memories, missing into found_memories, found_missing from mindful._embedding_missing(name);
+        -- Those written while it was being filled are too few to be missed, and come soon.
+        if found_missing * 100 > found_memories then
+            perform mindful._raise('55000',
+                format('%s of %s memories have no embedding by %s yet', found_missing, found_memories, name),
+                format('SELECT embedding_sweep(%L), let a worker run, and see embedding_status; or give force => true.', name));
+        end if;
+    end if;
+    update mindful.model m set is_default = false where m.kind = chosen.kind and m.is_default;
+    update mindful.model m set is_default = true where m.name = chosen.name;
+    if chosen.kind = 'embedder' then
+        perform mindful.embedding_sweep(name);
+    end if;
+end
+$$;
+comment on function model_default_set(text, boolean) is
+'Makes a model the default of its kind, for all who may use it. For administrators. An embedder is filled first: embedding_sweep(name) enqueues all memories, and workers embed them beside the old one, which serves meanwhile; once it has embedded 99% of them it can become the default, and the rest is enqueued. With force it becomes the default at once, and recall finds only what it has embedded. Errors: 42704 (no such model), 55000 (memories are not embedded yet).';
+
+create or replace function memory_attach(relation regclass, content text, mode text default 'sync') returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO'
+set intervalstyle = 'postgres'
+set extra_float_digits = 1
+set bytea_output = 'hex'
+set client_min_messages = warning
+as $$
+declare
+    target pg_class := (select c from pg_class c where c.oid = relation);
+    schema_name name := (select n.nspname from pg_namespace n where n.oid = target.relnamespace);
+    full_name text := mindful._relation_name(relation);
+    function_name text := format('remember_%s', md5(full_name));
+    key text;
+    body text;
+    event text;
+    keys text[];
+    contents text[];
+    outer_mode text := coalesce(current_setting('mindful.embedding_mode', true), '');
+    remembered bigint;
+begin
+    perform mindful._text_argument('content', content);
+    -- Tables that were dropped while they were attached.
+    for full_name in
+        delete from mindful.attachment a
+        where a.tenant = mindful._tenant() and not exists (select from pg_class c where c.oid = a.relation)
+        returning a.source
+    loop
+        perform mindful._attachment_delete(full_name, null);
+        execute format('drop function if exists %I.%I()', (parse_ident(full_name))[1], 'remember_' || md5(full_name));
+    end loop;
+    full_name := mindful._relation_name(relation);
+    if relation is null then
+        perform mindful._raise('22004', 'relation is null', 'Name a table.');
+    elsif target.relkind <> 'r' then
+        perform mindful._raise('42809', format('%s is not an ordinary table', full_name),
+            'Attach the tables or partitions that hold its rows.');
+    elsif schema_name = 'mindful' then
+        perform mindful._raise('42809', format('%s belongs to mindful', full_name), 'Attach a table of an application.');
+    elsif target.relowner <> current_user::regrole then
+        perform mindful._raise('42501', format('%s is owned by %s', full_name, target.relowner::regrole),
+            'Only its owner can attach a table: SET ROLE to the owner first.');
+    elsif mode is null or mode not in ('sync', 'async') then
+        perform mindful._raise('22023', format('mode is %s', coalesce(quote_literal(mode), 'null')),
+            'Modes are sync and async.');
+    elsif exists (
+        select from mindful.attachment a
+        where a.tenant = mindful._tenant() and (a.relation = memory_attach.relation or a.source = full_name)
+    ) then
+        perform mindful._raise('42710', format('%s is attached already', full_name),
+            format('Detach it first: SELECT memory_detach(%L).', full_name));
+    end if;
+    select case count(*)
+        when 1 then min(format('r.%I::text', a.attname))
+        else format('array[%s]::text', string_agg(format('r.%I::text', a.attname), ', ' order by k.position))
+    end into key
+    from pg_index i
+    cross join unnest(i.indkey) with ordinality k (attribute, position)
+    join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attribute
+    where i.indrelid = relation and i.indisprimary;
+    if key is null or key = 'array[]::text' then
+        perform mindful._raise('42P16', format('%s has no primary key', full_name),
+            'Add one: a memory follows its row by it.');
+    end if;
+
+    -- The function runs as the table's owner, whoever changes its rows, so all its memories have one tenant; and the
+    -- owner answers for the expression. Nothing of the table's schema is on its path, where others may create.
+    body := format($body$
+        #variable_conflict use_column
+        declare
+            keys text[];
+            contents text[];
+            outer_tenant text := coalesce(current_setting('mindful.tenant', true), '');
+            outer_mode text := coalesce(current_setting('mindful.embedding_mode', true), '');
+        begin
+            if (select c.relowner <> current_user::regrole from pg_class c where c.oid = tg_relid) then
+                raise exception using errcode = '55000', message = 'mindful: the table has another owner than when it was attached',
+                    hint = 'Have its former owner detach it, or drop its triggers named remember_*.';
+            end if;
+            -- Whoever writes may have set another tenant, which would be believed if the owner is an application.
+            perform set_config('mindful.tenant', %1$L, true), set_config('mindful.embedding_mode', %5$L, true);
+            if tg_op = 'TRUNCATE' then
+                perform mindful._attachment_delete(%2$L, null);
+            elsif tg_op = 'DELETE' then
+                perform mindful._attachment_delete(%2$L, array(select %3$s from old_rows r));
+            elsif tg_op = 'UPDATE' then
+                perform mindful._attachment_delete(%2$L,
+                    array(select %3$s from old_rows r except select %3$s from new_rows r));
+            end if;
+            if tg_op in ('INSERT', 'UPDATE') then
+                for keys, contents in
+                    select array_agg(key), array_agg(content)
+                    from (select %3$s as key, (%4$s)::text as content, row_number() over () as n from new_rows r) s
+                    group by n / 1000
+                loop
+                    perform mindful._attachment_write(%2$L, keys, contents);
+                end loop;
+            end if;
+            perform set_config('mindful.tenant', outer_tenant, true),
+                set_config('mindful.embedding_mode', outer_mode, true);
+            return null;
+        end
+        $body$, mindful._tenant(), full_name, key, content, mode);
+    -- The last five: a row's key must read the same in every session.
+    execute format($create$
+        create function %I.%I() returns trigger
+        language plpgsql security definer
+        set search_path = pg_catalog, mindful, pg_temp
+        set timezone = 'UTC'
+        set datestyle = 'ISO'
+        set intervalstyle = 'postgres'
+        set extra_float_digits = 1
+        set bytea_output = 'hex'
+        set row_security = on
+        as %L
+        $create$, schema_name, function_name, body);
+    execute format('revoke execute on function %I.%I() from public', schema_name, function_name);
+    foreach event in array array[
+        'remember_inserted after insert on %1$s referencing new table as new_rows',
+        'remember_updated after update on %1$s referencing old table as old_rows new table as new_rows',
+        'remember_deleted after delete on %1$s referencing old table as old_rows',
+        'remember_truncated after truncate on %1$s'
+    ] loop
+        -- A restored row comes with its memory: pg_dump's scripts turn row_security off. Nobody but the owner, and
+        -- who has the owner's rights, keeps the triggers still in this way.
+        execute format('create trigger ' || event || $call$ for each statement
+            when (pg_catalog.current_setting('row_security') = 'on' or not pg_catalog.pg_has_role(%4$L, 'usage'))
+            execute function %2$I.%3$I()$call$, full_name, schema_name, function_name, current_user);
+        execute format('alter trigger %s on %s depends on extension mindful', split_part(event, ' ', 1), full_name);
+    end loop;
+    execute format('alter function %I.%I() depends on extension mindful', schema_name, function_name);
+    insert into mindful.attachment (relation, source, content, mode) values (relation, full_name, content, mode);
+    perform set_config('mindful.embedding_mode', mode, true);
+    for keys, contents in execute format('
+        select array_agg(key), array_agg(content)
+        from (select %s as key, (%s)::text as content, row_number() over () as n from %s r) s
+        group by n / 1000', key, content, full_name)
+    loop
+        perform mindful._attachment_write(full_name, keys, contents);
+    end loop;
+    perform set_config('mindful.embedding_mode', outer_mode, true);
+    select count(*) into remembered from mindful.memory m
+    where m.tenant = mindful._tenant() and m.source = full_name;
+    return remembered;
+end
+$$;
+comment on function memory_attach(regclass, text, text) is
+'Remembers the rows of a table, those it has and those to come: content is an SQL expression over its columns, such as ''subject || body''. Inserts and updates are embedded in one batch a statement, in the same transaction, or with mode async later by a worker (see job_run), so that writers wait for no model; deleted rows, and rows whose expression is NULL or empty, are forgotten. The memories belong to the role that attaches the table, its owner. Returns the number of rows remembered at once. With mode sync writers wait while the rows that are there are embedded. Sessions'' settings do not touch the expression: it is evaluated with time zone UTC and ISO dates, and names functions and operators outside pg_catalog with their schema. A column it names cannot be renamed while the table is attached without breaking the table''s writes. Errors: 42P01 (no such table), 42501 (not its owner), 42P16 (no primary key), 42710 (attached already), 42703 (no such column), 22004, 22023, 42809.';
+
+create function _memory_tenants() returns setof text
+language sql stable parallel safe security invoker
+begin atomic
+    with recursive found as (
+        (select m.tenant from mindful.memory m order by m.tenant limit 1)
+        union all
+        select (select m.tenant from mindful.memory m where m.tenant > f.tenant order by m.tenant limit 1)
+        from found f
+        where f.tenant is not null
+    )
+    select f.tenant from found f where f.tenant is not null;
+end;
+comment on function _memory_tenants() is 'The tenants of the memories that the caller reaches, found one by one through the index.';
+
+create function _embedder(model text) returns text
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    found_name text := (select f.name from mindful._model_find('embedder', model) f);
+begin
+    if found_name is null and model is null then
+        perform mindful._raise('55000', 'there is no default embedder',
+            'Register one with mindful.model_register(name, ''embedder'', provider, source).');
+    elsif found_name is null then
+        perform mindful._raise('42704', format('there is no embedder %L', model),
+            'The models that you may use are listed in mindful.model.');
+    end if;
+    return found_name;
+end
+$$;
+comment on function _embedder(text) is 'The name of an embedder, the default one for NULL, or raises 55000 or 42704.';
+
+create function _embedding_sweep(model text) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set lock_timeout = '1s'
+as $$
+declare
+    embedder text := mindful._embedder(model);
+    swept_tenant text;
+    enqueued bigint;
+    total bigint := 0;
+begin
+    for swept_tenant in select t from mindful._memory_tenants() t loop
+        begin
+            delete from mindful.embedding_job_failed f
+            using mindful.memory m
+            where f.tenant = swept_tenant and m.tenant = f.tenant and m.id = f.id and m.content_hash <> f.content_hash;
+            execute format('
+                insert into mindful.embedding_job (tenant, id, model, content_hash)
+                select m.tenant, m.id, $1, m.content_hash
+                from mindful.memory m
+                where m.tenant = $2
+                    and not exists (select from mindful.%I e
+                        where e.tenant = $2 and e.id = m.id and e.content_hash = m.content_hash)
+                    and not exists (select from mindful.embedding_job_failed f
+                        where f.tenant = $2 and f.id = m.id and f.model = $1 and f.content_hash = m.content_hash)
+                on conflict do nothing', mindful._embedding_table(embedder)) using embedder, swept_tenant;
+            get diagnostics enqueued = row_count;
+            total := total + enqueued;
+        exception when lock_not_available then
+            -- Who holds rows of his own keeps nobody else's from being found.
+            continue;
+        end;
+    end loop;
+    if total > 0 then
+        notify mindful_job;
+    end if;
+    return total;
+end
+$$;
+comment on function _embedding_sweep(text) is 'embedding_sweep for the memories that the caller reaches.';
+
+create function _embedding_sweep_all(model text) returns bigint
+language sql volatile parallel unsafe security definer
+begin atomic
+    select mindful._embedding_sweep(model);
+end;
+comment on function _embedding_sweep_all(text) is 'embedding_sweep for the memories of all tenants.';
+
+create function embedding_sweep(model text default null) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if pg_has_role(current_user, 'mindful_admin', 'usage') then
+        return mindful._embedding_sweep_all(model);
+    end if;
+    return mindful._embedding_sweep(model);
+end
+$$;
+comment on function embedding_sweep(text) is
+'Enqueues the memories that have no embedding by an embedder (NULL: the default one), or one of an earlier text, and returns how many were new to the queue: the caller''s own, or an administrator''s call those of all tenants. So it finds what was restored, replicated, written with row_security off or before there was an embedder, and it fills a new embedder beside the one in use. Dead letters are left alone: see job_retry. Errors: 42704 (no such embedder), 55000 (no default embedder).';
+
+create function _embedding_missing(model text) returns table (memories bigint, missing bigint)
+language plpgsql stable parallel safe security definer
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    return query execute format('
+        select count(*), count(*) - count(e.id)
+        from mindful.memory m
+        left join mindful.%I e on e.tenant = m.tenant and e.id = m.id and e.content_hash = m.content_hash',
+        mindful._embedding_table(model));
+end
+$$;
+comment on function _embedding_missing(text) is 'How many memories all tenants have, and how many of them an embedder has not embedded as they are.';
+
+create function _embedding_count() returns table (
+    tenant text,
+    model text,
+    embedded bigint,
+    missing bigint,
+    stale bigint,
+    queued bigint,
+    failed bigint,
+    oldest_wait interval
+)
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    embedder text;
+begin
+    for embedder in select m.name from mindful.model m where m.kind = 'embedder' order by m.name loop
+        return query execute format('
+            with counted as (
+                select m.tenant, count(*) filter (where e.content_hash = m.content_hash) as embedded,
+                    count(*) filter (where e.id is null) as missing,
+                    count(*) filter (where e.content_hash <> m.content_hash) as stale
+                from mindful.memory m
+                left join mindful.%I e on e.tenant = m.tenant and e.id = m.id
+                group by m.tenant
+            ),
+            waiting as (
+                select j.tenant, count(*) as queued, min(j.enqueued_at) as since
+                from mindful.embedding_job j where j.model = $1 group by j.tenant
+            ),
+            dead as (
+                select f.tenant, count(*) as failed
+                from mindful.embedding_job_failed f where f.model = $1 group by f.tenant
+            )
+            select c.tenant, $1, c.embedded, c.missing, c.stale, coalesce(w.queued, 0), coalesce(d.failed, 0),
+                clock_timestamp() - w.since
+            from counted c left join waiting w on w.tenant = c.tenant left join dead d on d.tenant = c.tenant',
+            mindful._embedding_table(embedder)) using embedder;
+    end loop;
+end
+$$;
+comment on function _embedding_count() is 'The rows of embedding_status for the memories that the caller reaches.';
+
+create function _embedding_count_all() returns table (
+    tenant text,
+    model text,
+    embedded bigint,
+    missing bigint,
+    stale bigint,
+    queued bigint,
+    failed bigint,
+    oldest_wait interval
+)
+language sql stable parallel safe security definer
+begin atomic
+    select * from mindful._embedding_count();
+end;
+comment on function _embedding_count_all() is 'The rows of embedding_status for the memories of all tenants.';
+
+create function _embedding_status() returns table (
+    tenant text,
+    model text,
+    embedded bigint,
+    missing bigint,
+    stale bigint,
+    queued bigint,
+    failed bigint,
+    oldest_wait interval
+)
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if mindful._reads_all() then
+        return query select * from mindful._embedding_count_all();
+    else
+        return query select * from mindful._embedding_count();
+    end if;
+end
+$$;
+comment on function _embedding_status() is 'The rows of embedding_status.';
+
+create view embedding_status with (security_invoker = true) as
+select s.tenant, s.model, s.embedded, s.missing, s.stale, s.queued, s.failed, s.oldest_wait
+from mindful._embedding_status() s;
+comment on view embedding_status is
+'How far each embedder has come, by tenant: memories embedded as they are, not embedded, or embedded by an earlier text, jobs that wait and since when the oldest does, and dead letters; for oneself, or for mindful_reader for all. It counts all rows each time.';
+
+create function embedding_compare(query text, models text[] default null, k integer default 5)
+returns table (model text, rank bigint, id bigint, similarity double precision, content text)
+language plpgsql stable parallel restricted security invoker rows 10
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
+    embedder text;
+begin
+    perform mindful._text_argument('query', query), mindful._integer_argument('k', k, 1, 1000);
+    for embedder in
+        select mindful._embedder(n)
+        from unnest(coalesce(models, array(select m.name from mindful.model m where m.kind = 'embedder' order by m.name))) n
+    loop
+        return query execute format('
+            select $1, row_number() over (order by n.distance), n.id, 1 - n.distance, m.content
+            from (
+                select e.id, e.embedding operator(%1$s.<=>) $2::%1$s.vector as distance
+                from mindful.%2$I e
+                where e.tenant = %3$L
+                order by e.embedding operator(%1$s.<=>) $2::%1$s.vector
+                limit $3
+            ) n
+            join mindful.memory m on m.tenant = %3$L and m.id = n.id
+            order by 2', vector_schema, mindful._embedding_table(embedder), mindful._tenant())
+        using embedder, mindful.llm_embed(query, embedder)::text, k;
+    end loop;
+end
+$$;
+comment on function embedding_compare(text, text[], integer) is
+'The k memories nearest to a query in each of the named embedders'' spaces (NULL: all that the caller may use), with rank and cosine similarity; similarities of different embedders are not on one scale. SELECT model, array_agg(content ORDER BY rank) FROM embedding_compare(''...'') GROUP BY model shows them side by side. Errors: 22004, 22023, 42704 (no such embedder).';
+
+insert into setting_definition (key, type, low, high, scopes, initial, description, choices) values
+    ('embedding_mode', 'text', null, null, '{global,user}', '"sync"',
+        'When memories are embedded: sync is within the statement that writes them, async later, by a worker.', '{sync,async}'),
+    ('job_attempts', 'integer', 1, 100, '{global}', '5',
+        'How often an embedding is tried before its job becomes a dead letter.', null),
+    ('job_retry_s', 'integer', 0, 3600, '{global}', '10',
+        'How many seconds after its first failure a job is tried again; twice as many after each further one, up to 3600.', null);
+
+-- The text's hash is part of the key: a changed text makes a job of its own, and its writer never waits for a worker
+-- that has the old one.
+create table embedding_job (
+    tenant text not null default _tenant(),
+    id bigint not null,
+    model text not null references model on delete cascade,
+    content_hash text not null,
+    attempts integer not null default 0 check (attempts >= 0),
+    run_after timestamptz not null default now(),
+    enqueued_at timestamptz not null default now(),
+    last_error text,
+    primary key (tenant, id, model, content_hash),
+    foreign key (tenant, id) references memory on delete cascade
+);
+create index on embedding_job (tenant, run_after);
+comment on table embedding_job is 'Memories that wait to be embedded. A worker holds a job by its row lock, which ends with the worker.';
+comment on column embedding_job.content_hash is 'The text that is to be embedded; a job whose memory has another one by now is dropped.';
+comment on column embedding_job.attempts is 'How often it failed. A cancelled worker is no failure.';
+
+create table embedding_job_failed (
+    tenant text not null default _tenant(),
+    id bigint not null,
+    model text not null references model on delete cascade,
+    content_hash text not null,
+    attempts integer not null,
+    error text not null,
+    enqueued_at timestamptz not null,
+    failed_at timestamptz not null default now(),
+    primary key (tenant, id, model, content_hash),
+    foreign key (tenant, id) references memory on delete cascade
+);
+comment on table embedding_job_failed is 'Dead letters: jobs that failed as often as the setting job_attempts allows. job_retry() puts them back.';
+
+do $do$
+declare
+    relation text;
+begin
+    foreach relation in array array['embedding_job', 'embedding_job_failed'] loop
+        execute pg_catalog.format('alter table mindful.%I enable row level security', relation);
+        execute pg_catalog.format('alter table mindful.%I force row level security', relation);
+        -- Whoever may not use a model cannot have the server run it either.
+        execute pg_catalog.format($$create policy own on mindful.%I using (tenant = (select mindful._tenant()))
+            with check (tenant = (select mindful._tenant())
+                and model in (select m.name from mindful.model m where m.kind = 'embedder'))$$, relation);
+        perform pg_catalog.pg_extension_config_dump('mindful.' || relation, '');
+    end loop;
+end
+$do$;
+
+create function _embedding_mode() returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select coalesce(
+        nullif(pg_catalog.current_setting('mindful.embedding_mode', true), ''),
+        mindful.setting_get('embedding_mode') #>> '{}'
+    );
+end;
+comment on function _embedding_mode() is
+'When what is written now is to be embedded: as the attached table that it comes from says, else the setting embedding_mode.';
+
+create function _memory_enqueue() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    embedder text := (select f.name from mindful._model_find('embedder', null) f);
+    enqueued bigint;
+begin
+    if embedder is null then
+        return null;
+    elsif tg_level = 'ROW' then
+        insert into mindful.embedding_job (tenant, id, model, content_hash)
+        values (new.tenant, new.id, embedder, new.content_hash)
+        on conflict do nothing;
+    else
+        execute format('
+            insert into mindful.embedding_job (tenant, id, model, content_hash)
+            select n.tenant, n.id, $1, n.content_hash
+            from new_rows n
+            where not exists (
+                select from mindful.%I e
+                where e.tenant = n.tenant and e.id = n.id and e.content_hash = n.content_hash
+            )
+            on conflict do nothing', mindful._embedding_table(embedder)) using embedder;
+    end if;
+    get diagnostics enqueued = row_count;
+    if enqueued > 0 then
+        notify mindful_job;
+    end if;
+    return null;
+end
+$$;
+comment on function _memory_enqueue() is
+'Enqueues the new and changed rows of a statement, and tells the workers that listen on the channel mindful_job.';
+
+-- pg_dump's scripts turn row_security off: restored rows come with their embeddings.
+create trigger embed_inserted after insert on memory referencing new table as new_rows for each statement
+    when (pg_catalog.current_setting('row_security') = 'on' and mindful._embedding_mode() <> 'async')
+    execute function _memory_embed();
+create trigger embed_updated after update on memory referencing new table as new_rows for each statement
+    when (pg_catalog.current_setting('row_security') = 'on' and mindful._embedding_mode() <> 'async')
+    execute function _memory_embed();
+create trigger enqueue_inserted after insert on memory referencing new table as new_rows for each statement
+    when (pg_catalog.current_setting('row_security') = 'on' and mindful._embedding_mode() = 'async')
+    execute function _memory_enqueue();
+create trigger enqueue_updated after update on memory referencing new table as new_rows for each statement
+    when (pg_catalog.current_setting('row_security') = 'on' and mindful._embedding_mode() = 'async')
+    execute function _memory_enqueue();
+-- By row, because a subscription's worker fires no other triggers.
+create trigger enqueue_replicated after insert or update of content on memory for each row
+    when (pg_catalog.current_setting('row_security') = 'on')
+    execute function _memory_enqueue();
+alter table memory disable trigger enqueue_replicated;
+
+create function job_replica_set(enabled boolean default true) returns void
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if enabled is null then
+        perform mindful._raise('22004', 'enabled is null', 'Give true or false.');
+    elsif enabled then
+        alter table mindful.memory enable replica trigger enqueue_replicated;
+    else
+        alter table mindful.memory disable trigger enqueue_replicated;
+    end if;
+end
+$$;
+comment on function job_replica_set(boolean) is
+'Says whether memories that logical replication, or a session with session_replication_role = replica, writes here are enqueued as they come; embedding_sweep() finds them in any case. No model runs in a subscription''s worker. It is off at first, and a restored dump has it off. For administrators. Error 22004: NULL.';
+
+create function _job_take(max_jobs integer)
+returns table (tenant text, id bigint, model text, content_hash text, content text)
+language sql volatile parallel unsafe security invoker
+begin atomic
+    -- Tenants are found one by one through the index, and share a batch: nobody waits behind another's million.
+    with recursive queued as (
+        (select j.tenant from mindful.embedding_job j order by j.tenant limit 1)
+        union all
+        select (select j.tenant from mindful.embedding_job j where j.tenant > q.tenant order by j.tenant limit 1)
+        from queued q
+        where q.tenant is not null
+    ),
+    due as materialized (
+        select q.tenant, greatest(1, max_jobs / pg_catalog.count(*) over ()) as share
+        from queued q
+        where exists (
+            select from mindful.embedding_job j
+            where j.tenant = q.tenant and j.run_after <= (select pg_catalog.clock_timestamp())
+        )
+        order by pg_catalog.random()
+        limit max_jobs
+    )
+    select j.tenant, j.id, j.model, j.content_hash, j.content
+    from due d
+    cross join lateral (
+        select j.tenant, j.id, j.model, j.content_hash, case when m.content_hash = j.content_hash then m.content end as content
+        from mindful.embedding_job j
+        join mindful.memory m on m.tenant = j.tenant and m.id = j.id
+        where j.tenant = d.tenant and j.run_after <= (select pg_catalog.clock_timestamp())
+        order by j.run_after
+        limit d.share
+        -- The memory too, though its text may change: who deletes it waits for the job's end, not across it.
+        for update of j skip locked
+        for key share of m skip locked
+    ) j;
+end;
+comment on function _job_take(integer) is
+'Locks jobs that are due until the transaction ends, of all tenants that the caller reaches in equal shares, and returns them with their texts; NULL is that of a memory which has another text by now.';
+
+create function _job_store(
+    model text,
+    tenant text,
+    ids bigint[],
+    hashes text[],
+    embeddings text[],
+    out stored integer,
+    out error text
+)
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set lock_timeout = '100ms'
+as $$
+begin
+    -- A memory that somebody is changing now is left out: waiting for him could end in a deadlock.
+    execute format('
+        with current as (
+            select m.tenant, m.id, mindful._vector(k.embedding) as embedding, m.content_hash
+            from rows from (unnest($2), unnest($3), unnest($4)) k (id, content_hash, embedding)
+            join mindful.memory m on m.tenant = $1 and m.id = k.id and m.content_hash = k.content_hash
+            for share of m skip locked
+        )
+        insert into mindful.%I (tenant, id, embedding, content_hash)
+        select tenant, id, embedding, content_hash from current
+        on conflict (tenant, id) do update set embedding = excluded.embedding, content_hash = excluded.content_hash',
+        mindful._embedding_table(model)) using tenant, ids, hashes, embeddings;
+    get diagnostics stored = row_count;
+exception when others then  -- which a cancel is not
+    error := sqlerrm;
+end
+$$;
+comment on function _job_store(text, text, bigint[], text[], text[]) is
+'Stores embeddings of memories of one tenant, as far as they still have the texts of these hashes. Returns how many, or the error for which none is stored.';
+
+create function _job_settle(model text, tenants text[], ids bigint[], hashes text[]) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    settled bigint;
+begin
+    execute format('
+        delete from mindful.embedding_job j
+        using rows from (unnest($2), unnest($3), unnest($4)) k (tenant, id, content_hash)
+        where j.tenant = k.tenant and j.id = k.id and j.model = $1 and j.content_hash = k.content_hash
+            and (
+                exists (select from mindful.%I e
+                    where e.tenant = k.tenant and e.id = k.id and e.content_hash = k.content_hash)
+                or not exists (select from mindful.memory m
+                    where m.tenant = k.tenant and m.id = k.id and m.content_hash = k.content_hash)
+            )', mindful._embedding_table(model)) using model, tenants, ids, hashes;
+    get diagnostics settled = row_count;
+    update mindful.embedding_job j set run_after = clock_timestamp() + interval '1 second'
+    from rows from (unnest(tenants), unnest(ids), unnest(hashes)) k (tenant, id, content_hash)
+    where j.tenant = k.tenant and j.id = k.id and j.model = _job_settle.model and j.content_hash = k.content_hash;
+    return settled;
+end
+$$;
+comment on function _job_settle(text, text[], bigint[], text[]) is
+'Removes jobs that are done, or whose text is gone, and returns how many; the memories of the others are being changed, and are looked at a second later.';
+
+create function _job_fail(model text, tenant text, ids bigint[], hashes text[], error text) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set lock_timeout = '100ms'
+as $$
+#variable_conflict use_column
+declare
+    most integer := mindful.setting_get('job_attempts') #>> '{}';
+    retry_s integer := mindful.setting_get('job_retry_s') #>> '{}';
+begin
+    update mindful.embedding_job j
+    set attempts = j.attempts + 1, last_error = left(error, 1000),
+        run_after = clock_timestamp() + make_interval(secs => least(retry_s * 2.0 ^ least(j.attempts, 30), 3600))
+    from rows from (unnest(ids), unnest(hashes)) k (id, content_hash)
+    where j.tenant = _job_fail.tenant and j.id = k.id and j.model = _job_fail.model and j.content_hash = k.content_hash;
+    with dead as (
+        delete from mindful.embedding_job j
+        using rows from (unnest(ids), unnest(hashes)) k (id, content_hash)
+        where j.tenant = _job_fail.tenant and j.id = k.id and j.model = _job_fail.model
+            and j.content_hash = k.content_hash and j.attempts >= most
+        returning j.*
+    )
+    insert into mindful.embedding_job_failed (tenant, id, model, content_hash, attempts, error, enqueued_at)
+    select d.tenant, d.id, d.model, d.content_hash, d.attempts, d.last_error, d.enqueued_at from dead d
+    on conflict (tenant, id, model, content_hash) do update
+        set attempts = excluded.attempts, error = excluded.error, failed_at = excluded.failed_at;
+exception when lock_not_available then
+    -- A tenant that holds a dead letter of his own delays nobody but himself.
+    update mindful.embedding_job j set run_after = clock_timestamp() + interval '1 hour', last_error = left(error, 1000)
+    from rows from (unnest(ids), unnest(hashes)) k (id, content_hash)
+    where j.tenant = _job_fail.tenant and j.id = k.id and j.model = _job_fail.model and j.content_hash = k.content_hash;
+end
+$$;
+comment on function _job_fail(text, text, bigint[], text[], text) is
+'Counts an attempt of jobs of one tenant: they are tried again later and later, and at last become dead letters.';
+
+create type job_outcome as (
+    embedded integer,
+    dropped integer,
+    failed integer
+);
+comment on type job_outcome is 'What a worker did: embeddings stored, jobs there was nothing left to do for, attempts that failed.';
+
+create function _job_run_own(max_jobs integer, max_seconds real) returns job_outcome
+language plpython3u volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.job import job_run_own
+return job_run_own(max_jobs, max_seconds)
+$python$;
+comment on function _job_run_own(integer, real) is 'job_run for the caller''s own jobs.';
+
+create function _job_run_all(max_jobs integer, max_seconds real) returns job_outcome
+language plpython3u volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.job import job_run_all
+return job_run_all(max_jobs, max_seconds)
+$python$;
+comment on function _job_run_all(integer, real) is
+'job_run for the jobs of all tenants. It runs as the extension''s owner, above row-level security, but tells nothing of what it reads.';
+
+create function job_run(max_jobs integer default 1000, max_seconds real default 60) returns job_outcome
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    perform mindful._integer_argument('max_jobs', max_jobs, 1, 1000000);
+    if max_seconds is null then
+        perform mindful._raise('22004', 'max_seconds is null', 'Give a number of seconds.');
+    elsif not max_seconds between 0 and 86400 then
+        perform mindful._raise('22023', format('max_seconds is %s', max_seconds), 'It must be between 0 and 86400.');
+    elsif pg_has_role(current_user, 'mindful_admin', 'usage') then
+        return mindful._job_run_all(max_jobs, max_seconds);
+    end if;
+    return mindful._job_run_own(max_jobs, max_seconds);
+end
+$$;
+comment on function job_run(integer, real) is
+'Embeds memories that wait in embedding_job, up to max_jobs of them or until max_seconds have passed (a batch that has begun is ended), and returns what was done: embedded, dropped (the text was embedded already, or has changed), failed. An administrator''s call works for all tenants in equal shares, a user''s for himself. All is done in the caller''s transaction: job_worker commits in between. Any number of workers may run at once; the jobs of one that is killed go to the next. A text that fails does not keep others of its batch from being embedded; it is tried again after job_retry_s seconds, each time twice as late, and after job_attempts attempts becomes a dead letter. Errors: 22004, 22023.';
+
+create procedure job_worker(max_seconds real default 60, idle boolean default false)
+language plpython3u security invoker
+as $python$
+from mindful.job import job_worker
+return job_worker(max_seconds, idle)
+$python$;
+comment on procedure job_worker(real, boolean) is
+'Runs job_run() batch by batch, each in a transaction of its own, until no job is due or max_seconds have passed; with idle it waits for jobs all that time. Call it outside of any transaction. Errors: 22004, 22023, 55000 (within a transaction).';
+
+create function _job_retry(model text) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with back as (
+        delete from mindful.embedding_job_failed f
+        where _job_retry.model is null or f.model = _job_retry.model
+        returning f.*
+    ),
+    enqueued as (
+        insert into mindful.embedding_job (tenant, id, model, content_hash)
+        select b.tenant, b.id, b.model, b.content_hash from back b
+        on conflict do nothing
+    )
+    select pg_catalog.count(*) from back;
+end;
+comment on function _job_retry(text) is 'Puts the dead letters that the caller reaches back into the queue.';
+
+create function _job_retry_all(model text) returns bigint
+language sql volatile parallel unsafe security definer
+begin atomic
+    select mindful._job_retry(model);
+end;
+comment on function _job_retry_all(text) is 'Puts the dead letters of all tenants back into the queue.';
+
+create function job_retry(model text default null) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if pg_has_role(current_user, 'mindful_admin', 'usage') then
+        return mindful._job_retry_all(model);
+    end if;
+    return mindful._job_retry(model);
+end
+$$;
+comment on function job_retry(text) is
+'Puts dead letters (embedding_job_failed), those of one model or of all (NULL), back into the queue, with no attempt counted, and returns how many: the caller''s own, or an administrator''s call those of all tenants.';
+
+create function job_schedule(schedule text default '* * * * *') returns boolean
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    job text;
+begin
+    if not exists (select from pg_extension e where e.extname = 'pg_cron') then
+        perform mindful._raise('55000', 'the extension pg_cron is not installed in this database',
+            'Install it, or run the worker in another way: mindful worker, or CALL mindful.job_worker().');
+    end if;
+    foreach job in array array['mindful_worker', 'mindful_sweep'] loop
+        if exists (select from cron.job j where j.jobname = job and j.username = current_user) then
+            perform cron.unschedule(job);
+        end if;
+    end loop;
+    if schedule is null then
+        return false;
+    end if;
+    perform cron.schedule('mindful_worker', schedule, 'call mindful.job_worker(max_seconds => 55, idle => true)');
+    perform cron.schedule('mindful_sweep', '17 * * * *', 'select mindful.embedding_sweep()');
+    return true;
+end
+$$;
+comment on function job_schedule(text) is
+'Has pg_cron run a worker at a schedule (crontab''s five fields; NULL ends it), each for 55 seconds, and a sweep every hour, as the calling role: an administrator''s works for all tenants. Returns whether they are scheduled now. Errors: 55000 (no pg_cron), 42501 (no right to the schema cron).';
+
+grant select, insert, update, delete on embedding_job, embedding_job_failed to mindful_user;
+grant select on embedding_status to mindful_user, mindful_reader;
+revoke execute on function
+    model_default_set(text, boolean),
+    _memory_tenants(),
+    _embedder(text),
+    _embedding_sweep(text),
+    _embedding_sweep_all(text),
+    embedding_sweep(text),
+    _embedding_missing(text),
+    _embedding_count(),
+    _embedding_count_all(),
+    _embedding_status(),
+    embedding_compare(text, text[], integer),
+    _embedding_mode(),
+    _memory_enqueue(),
+    job_replica_set(boolean),
+    _job_take(integer),
+    _job_store(text, text, bigint[], text[], text[]),
+    _job_settle(text, text[], bigint[], text[]),
+    _job_fail(text, text, bigint[], text[], text),
+    _job_run_own(integer, real),
+    _job_run_all(integer, real),
+    job_run(integer, real),
+    _job_retry(text),
+    _job_retry_all(text),
+    job_retry(text),
+    job_schedule(text)
+from public;
+revoke execute on procedure job_worker(real, boolean) from public;
+grant execute on function
+    _memory_tenants(),
+    _embedder(text),
+    _embedding_sweep(text),
+    embedding_sweep(text),
+    _embedding_count(),
+    _embedding_status(),
+    embedding_compare(text, text[], integer),
+    _embedding_mode(),
+    _memory_enqueue(),
+    _job_take(integer),
+    _job_store(text, text, bigint[], text[], text[]),
+    _job_settle(text, text[], bigint[], text[]),
+    _job_fail(text, text, bigint[], text[], text),
+    _job_run_own(integer, real),
+    job_run(integer, real),
+    _job_retry(text),
+    job_retry(text),
+    job_schedule(text)
+to mindful_user;
+grant execute on function
+    _embedding_missing(text),
+    _embedding_sweep_all(text),
+    _job_run_all(integer, real),
+    _job_retry_all(text),
+    job_replica_set(boolean),
+    model_default_set(text, boolean),
+    embedding_sweep(text),
+    job_run(integer, real),
+    job_retry(text),
+    job_schedule(text),
+    _integer_argument(text, integer, integer, integer)
+to mindful_admin;
+grant execute on procedure job_worker(real, boolean) to mindful_user, mindful_admin;
+grant execute on function _embedding_status(), _embedding_count_all() to mindful_reader;
+
+-- recall
+drop function memory_recall(text, integer, text[]);
+drop function _memory_lexical(text, integer, text[]);
+drop function _memory_nearest(text, integer, text[]);
+create index memory_valid_from on memory (tenant, valid_from) where valid_from is not null;
+create index memory_valid_to on memory (tenant, valid_to) where valid_to is not null;
+create index memory_term_sample on memory_term (tenant, lexeme) where hashint8(id) & 31 = 0;
+
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('recall_weight_bm25', 'number', 0, 1, '{global,user}', '0',
+        'Weight of a memory''s own words in memory_recall.'),
+    ('recall_weight_bm25_context', 'number', 0, 1, '{global,user}', '0.6',
+        'Weight of a memory''s words together with those of the turns before and after it.'),
+    ('recall_weight_similarity', 'number', 0, 1, '{global,user}', '0.4',
+        'Weight of a memory''s own meaning.'),
+    ('recall_weight_similarity_context', 'number', 0, 1, '{global,user}', '0.1',
+        'Weight of the meaning of the turns before and after a memory.'),
+    ('recall_neighbour_share', 'number', 0, 1, '{global,user}', '0.5',
+        'How much a word in the turn before or after counts beside one in the turn itself.'),
+    ('recall_boost_recency', 'number', 0, 0.1, '{global,user}', '0.04',
+        'By which share the score of a memory made just now is raised.'),
+    ('recall_boost_importance', 'number', 0, 0.1, '{global,user}', '0.04',
+        'By which share the score of a memory of importance 1 is raised, and of importance 0 lowered.'),
+    ('recall_boost_access', 'number', 0, 0.1, '{global,user}', '0.02',
+        'Towards which share the score of a memory is raised that is used again and again.'),
+    ('recall_half_life_days', 'number', 0.01, 36500, '{global,user}', '30',
+        'After how many days the boost by recency is half as large.');
+
+-- OFFSET 0 within LATERAL, below, makes of a join a look-up in an index for each candidate. Estimates, which are of all
+-- tenants, made of it a hash join over all of a tenant's memories.
+
+create type recall_filter as (kinds text[], metadata jsonb, session_id uuid, as_of timestamptz);
+comment on type recall_filter is 'Which memories may be recalled: NULL is any kind, metadata, session or time of validity.';
+
+create function _recall_admits(filter recall_filter, m memory) returns boolean
+language sql immutable parallel safe security invoker
+begin atomic
+    select (filter.kinds is null or m.kind = any (filter.kinds))
+        and (filter.metadata is null or m.metadata @> filter.metadata)
+        and (filter.session_id is null or m.session_id = filter.session_id)
+        and coalesce(m.valid_from <= filter.as_of, true)
+        and coalesce(m.valid_to > filter.as_of, true);
+end;
+comment on function _recall_admits(recall_filter, memory) is
+'Whether a memory passes a filter; valid is from valid_from until before valid_to.';
+
+create function _recall_options() returns jsonb
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    return (
+        select jsonb_object_agg(d.key, coalesce(own.value, everyones.value, d.initial))
+        from mindful.setting_definition d
+        left join lateral (
+            select nullif(s.value, 'null') as value from mindful.setting s
+            where s.tenant = (select mindful._tenant()) and s.key = d.key and s.scope = 'user'
+            order by s.id desc limit 1
+        ) own on true
+        left join lateral (
+            select nullif(s.value, 'null') as value from mindful.setting s
+            where s.tenant = '' and s.key = d.key and s.scope = 'global'
+            order by s.id desc limit 1
+        ) everyones on true
+        where d.key >= 'recall_' and d.key < 'recall`'
+    );
+end
+$$;
+comment on function _recall_options() is 'The settings recall_... in force, as setting_get gives them, by one plan that the session keeps.';
+
+create function _recall_dense(embedding vector, embedder text, candidates integer, filter recall_filter)
+returns table (id bigint, similarity double precision)
+language plpgsql stable parallel restricted security invoker rows 70
+set search_path = pg_catalog, mindful, pg_temp
+set hnsw.iterative_scan = 'strict_order'
+set hnsw.max_scan_tuples = 200000
+set jit = off
+as $$
+declare
+    vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
+begin
+    if embedding is null then  -- full text alone, then
+        return;
+    end if;
+    -- The tenant as a constant: an index of its own is found by it. Memory is read only where it decides.
+    return query execute format('
+        select e.id, 1 - (e.embedding operator(%1$s.<=>) $1)
+        from mindful.%2$I e %4$s
+        where e.tenant = %3$L
+        order by e.embedding operator(%1$s.<=>) $1
+        limit $2', vector_schema, mindful._embedding_table(embedder), mindful._tenant(),
+        case when not filter is null then
+            'join mindful.memory m on m.tenant = e.tenant and m.id = e.id and mindful._recall_admits($3, m)'
+        end)
+    using embedding, candidates, filter;
+end
+$$;
+comment on function _recall_dense(vector, text, integer, recall_filter) is
+'The memories whose embeddings are nearest to the query''s, by cosine similarity: exactly, or by the tenant''s HNSW index where it has one.';
+
+create function _recall_terms(query text)
+returns table (lexeme text, holders bigint, idf double precision, mean_length double precision)
+language plpgsql stable parallel safe security invoker rows 10
+set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+begin
+    return query
+    select q.lexeme, holder.n, ln(1 + (total.memories - holder.n + 0.5::double precision) / (holder.n + 0.5::double precision)),
+        total.mean_length
+    from mindful._terms(query) q
+    cross join mindful._memory_total() total
+    cross join lateral (
+        select 32 * count(*) as n from mindful.memory_term t
+        where t.tenant = (select mindful._tenant()) and t.lexeme = q.lexeme and hashint8(t.id) & 31 = 0
+    ) sampled
+    cross join lateral (
+        select count(*) as n from mindful.memory_term t
+        where sampled.n < 1000 and t.tenant = (select mindful._tenant()) and t.lexeme = q.lexeme
+    ) counted
+    cross join lateral (select least(greatest(counted.n, sampled.n), total.memories::bigint) as n) holder
+    where holder.n > 0
+    order by holder.n, q.lexeme
+    limit 100;
+end
+$$;
+comment on function _recall_terms(text) is
+'The lexemes of a query that the tenant''s memories hold, at most 100, the rarest first: in how many, counted up to about a thousand and estimated from one posting in 32 beyond; the inverse document frequency (that of Lucene); and the mean length of the tenant''s memories.';
+
+create function _recall_lexical(query text, candidates integer, filter recall_filter)
+returns table (id bigint, term bigint, idf double precision, frequency double precision)
+language plpgsql stable parallel safe security invoker rows 200
+set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+begin
+    return query
+    with term as materialized (
+        select row_number() over rarest as term, t.lexeme, t.idf, t.mean_length,
+            sum(t.holders) over rarest <= 2000 or row_number() over rarest = 1 as leads
+        from mindful._recall_terms(query) t
+        window rarest as (order by t.holders, t.lexeme)
+    ),
+    posting as materialized (
+        select p.id, t.term, t.idf, p.frequency / (0.6::double precision + 0.4 * p.length / t.mean_length) as frequency
+        from term t
+        cross join lateral (
+            select h.id, h.frequency, h.length
+            from mindful.memory_term h
+            left join lateral (
+                select true as admitted from mindful.memory m
+                where not filter is null and m.tenant = (select mindful._tenant()) and m.id = h.id
+                    and mindful._recall_admits(filter, m)
+                offset 0
+            ) f on true
+            where h.tenant = (select mindful._tenant()) and h.lexeme = t.lexeme and (filter is null or f.admitted)
+            order by h.id desc
+            limit 20000
+        ) p
+        where t.leads
+    ),
+    best as materialized (
+        select p.id
+        from posting p
+        group by p.id
+        order by sum(p.idf * p.frequency / (p.frequency + 1.2)) desc, p.id desc
+        limit candidates
+    )
+    select p.id, p.term, p.idf, p.frequency
+    from best b join posting p on p.id = b.id
+    union all
+    select p.id, t.term, t.idf, p.frequency / (0.6::double precision + 0.4 * p.length / t.mean_length)
+    from best b
+    cross join term t
+    cross join lateral (
+        select h.id, h.frequency, h.length from mindful.memory_term h
+        where h.tenant = (select mindful._tenant()) and h.lexeme = t.lexeme and h.id = b.id
+        offset 0
+    ) p
+    where not t.leads;
+end
+$$;
+comment on function _recall_lexical(text, integer, recall_filter) is
+'The postings of the memories that best match a query by Okapi BM25, k1 = 1.2 and b = 0.4 (Robertson and Zaragoza 2009), with frequencies divided by 1 - b + b x length / mean length. Candidates come from the rarest lexemes, as many as have 2000 postings in all and at least one (MaxScore, Turtle and Flood 1995, without its guarantee), and from the newest 20000 of a lexeme''s; the common ones are looked up for the candidates. A lexeme counts at most 255 times in a text, as in tsvector.';
+
+create function _recall_scores(
+    query text,
+    embedding vector,
+    embedder text,
+    candidates integer,
+    pool integer,
+    filter recall_filter,
+    options jsonb
+)
+returns table (
+    id bigint,
+    score double precision,
+    bm25 double precision,
+    bm25_context double precision,
+    similarity double precision,
+    similarity_context double precision
+)
+language plpgsql stable parallel restricted security invoker rows 30
+set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    weight_bm25 double precision := options ->> 'recall_weight_bm25';
+    weight_bm25_context double precision := options ->> 'recall_weight_bm25_context';
+    weight_similarity double precision := options ->> 'recall_weight_similarity';
+    weight_similarity_context double precision := options ->> 'recall_weight_similarity_context';
+    neighbour_share double precision := options ->> 'recall_neighbour_share';
+begin
+    return query
+    with dense as materialized (
+        select d.id, d.similarity,
+            1 - (max(d.similarity) over () - d.similarity)
+                / greatest(max(d.similarity) over () - min(d.similarity) over (), 0.1) as share
+        from mindful._recall_dense(embedding, embedder, candidates, filter) d
+    ),
+    posting as materialized (
+        select l.* from mindful._recall_lexical(query, candidates, filter) l
+    ),
+    lexical as materialized (
+        select p.id, sum(p.idf * 2.2 * p.frequency / (p.frequency + 1.2)) as bm25
+        from posting p
+        group by p.id
+    ),
+    -- A place is a turn of a session, or a memory outside of any.
+    found as materialized (
+        select m.id, m.session_id, m.turn, case when m.turn is null then m.id end as alone
+        from (select d.id from dense d union select l.id from lexical l) c
+        cross join lateral (
+            select m.id, m.session_id, m.turn from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.id = c.id
+            offset 0
+        ) m
+    ),
+    near as materialized (
+        select f.id, f.session_id, f.turn + s.step as turn, f.alone, s.step <> 0 as beside
+        from found f
+        join (values (0), (-1), (1)) s (step) on s.step = 0 or f.turn is not null
+    ),
+    term as (
+        select n.session_id, n.turn, n.alone, p.idf,
+            sum(p.frequency * case when n.beside then neighbour_share else 1 end) as frequency
+        from posting p join near n using (id)
+        group by n.session_id, n.turn, n.alone, p.term, p.idf
+    ),
+    part as (
+        select t.session_id, t.turn, t.alone, t.idf * 2.2 * t.frequency / (t.frequency + 1.2) as bm25_context,
+            0::double precision as bm25, 0::double precision as share, 0::double precision as share_context
+        from term t
+        union all
+        select n.session_id, n.turn, n.alone, 0, l.bm25, 0, 0
+        from lexical l join near n using (id) where not n.beside
+        union all
+        select n.session_id, n.turn, n.alone, 0, 0, case when n.beside then 0 else d.share end, case when n.beside then d.share else 0 end
+        from dense d join near n using (id)
+    ),
+    place as (
+        select p.session_id, p.turn, p.alone, sum(p.bm25) as bm25, sum(p.bm25_context) as bm25_context,
+            sum(p.share) as share, sum(p.share_context) as share_context
+        from part p
+        group by p.session_id, p.turn, p.alone
+    ),
+    best as materialized (
+        select p.*,
+            weight_bm25 * coalesce(p.bm25 / nullif(max(p.bm25) over (), 0), 0)
+            + weight_bm25_context * coalesce(p.bm25_context / nullif(max(p.bm25_context) over (), 0), 0)
+            + weight_similarity * p.share
+            + weight_similarity_context * p.share_context as score
+        from place p
+        order by score desc
+        limit pool
+    ),
+    placed as (
+        select b.alone as id, b.* from best b where b.alone is not null
+        union all
+        select m.id, b.*
+        from best b
+        cross join lateral (
+            select m.id from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.session_id = b.session_id and m.turn = b.turn
+            offset 0
+        ) m
+    )
+    select p.id, p.score, nullif(p.bm25, 0), nullif(p.bm25_context, 0), d.similarity, p.share_context
+    from placed p left join dense d using (id);
+end
+$$;
+comment on function _recall_scores(text, vector, text, integer, integer, recall_filter, jsonb) is
+'The memories with the best weighted sums of what the arms found, boosts not counted. bm25_context is BM25 of a turn and those before and after it as fields of one text (BM25F), whose words count by recall_neighbour_share. Similarities are scaled to [0, 1] over the candidates, or to less where they are all within 0.1; similarity_context is the sum of the scaled similarities of the turns before and after it. Candidates alone are seen, so a neighbour that no arm found adds nothing.';
+
+create function _memory_recall(
+    query text,
+    embedding vector,
+    embedder text,
+    k integer,
+    filter recall_filter,
+    options jsonb
+)
+returns table (
+    id bigint,
+    score double precision,
+    bm25 double precision,
+    bm25_context double precision,
+    similarity double precision,
+    similarity_context double precision,
+    recency double precision,
+    importance double precision,
+    access double precision
+)
+language plpgsql stable parallel restricted security invoker rows 10
+set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    half_life_days double precision := options ->> 'recall_half_life_days';
+    recency_boost double precision := options ->> 'recall_boost_recency';
+    importance_boost double precision := options ->> 'recall_boost_importance';
+    access_boost double precision := options ->> 'recall_boost_access';
+    narrow boolean := filter.kinds is not null or filter.metadata is not null or filter.session_id is not null;
+    hidden integer := (
+        select count(*) from (
+            (select from mindful.memory m where m.tenant = (select mindful._tenant()) and m.valid_to <= filter.as_of limit 101)
+            union all
+            (select from mindful.memory m where m.tenant = (select mindful._tenant()) and m.valid_from > filter.as_of limit 101)
+        ) h
+    );
+begin
+    -- A few that are not valid are made up for by as many candidates more; asking memory about each costs more.
+    if hidden > 100 then
+        narrow := true;
+    end if;
+    if narrow then
+        hidden := 0;
+    end if;
+    return query
+    with boosted as (
+        select s.*, m.content_hash,
+            power(0.5, greatest(extract(epoch from filter.as_of - m.created_at)::double precision, 0)
+                / (86400 * half_life_days)) as recency,
+            m.importance::double precision as importance,
+            coalesce(a.access_count / (a.access_count + 5.0::double precision), 0) as access
+        from mindful._recall_scores(query, embedding, embedder, 50 + 2 * k + hidden, 20 + 2 * k + hidden,
+            case when narrow then filter end, options) s
+        cross join lateral (
+            select m.content_hash, m.created_at, m.importance from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.id = s.id and mindful._recall_admits(filter, m)
+            offset 0
+        ) m
+        left join lateral (
+            select a.access_count from mindful.memory_access a
+            where a.tenant = (select mindful._tenant()) and a.id = s.id
+            offset 0
+        ) a on true
+    ),
+    scored as (
+        select b.*, b.score * (1 + greatest(-0.1, least(0.1,
+            recency_boost * b.recency + importance_boost * (2 * b.importance - 1) + access_boost * b.access))) as final
+        from boosted b
+    ),
+    single as (
+        select distinct on (s.content_hash) s.* from scored s order by s.content_hash, s.final desc, s.id desc
+    )
+    select s.id, s.final, s.bm25, s.bm25_context, s.similarity, s.similarity_context, s.recency, s.importance, s.access
+    from single s
+    order by s.final desc, s.id desc
+    limit k;
+end
+$$;
+comment on function _memory_recall(text, vector, text, integer, recall_filter, jsonb) is
+'memory_recall for a query that is embedded already: ids and scores.';
+
+create type recalled_memory as (
+    id bigint,
+    content text,
+    kind text,
+    score double precision,
+    similarity double precision,
+    bm25 double precision,
+    metadata jsonb,
+    session_id uuid,
+    turn integer,
+    role text,
+    source text,
+    created_at timestamptz,
+    bm25_context double precision,
+    similarity_context double precision,
+    recency double precision,
+    importance double precision,
+    access double precision
+);
+comment on type recalled_memory is 'A memory that matches a query, with every component of its score.';
+comment on column recalled_memory.score is 'The weighted sum of the arms, each scaled to at most 1, raised or lowered by at most a tenth; the weights and boosts are settings.';
+comment on column recalled_memory.similarity is 'Cosine similarity of the embeddings; NULL where it was not among the nearest.';
+comment on column recalled_memory.bm25 is 'Okapi BM25 of the memory''s own words; NULL where none of the query''s was found in it.';
+comment on column recalled_memory.bm25_context is 'BM25 of the words of a turn and those beside it; NULL where none of the query''s was found in them.';
+comment on column recalled_memory.similarity_context is 'The scaled similarities of the turns before and after, added.';
+comment on column recalled_memory.recency is 'From 1, just made, halved every recall_half_life_days.';
+comment on column recalled_memory.access is 'n / (n + 5) of a memory that was used n times.';
+
+create function memory_recall(
+    query text,
+    k integer default 5,
+    kinds text[] default null,
+    metadata jsonb default null,
+    session_id uuid default null,
+    as_of timestamptz default now(),
+    max_tokens integer default null
+) returns setof recalled_memory
+language plpgsql stable parallel restricted security invoker rows 5
+set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+    asked text := mindful._text_argument('query', query);
+    wanted integer := mindful._integer_argument('k', k, 1, 1000);
+    budget integer := case when max_tokens is not null then mindful._integer_argument('max_tokens', max_tokens, 1, 2147483647) end;
+    filter mindful.recall_filter := row(kinds, metadata, session_id, coalesce(as_of, now()));
+    embedder text := (select f.name from mindful._model_find('embedder', null) f);
+begin
+    return query
+    with shown as (
+        select m.id, m.content, m.kind, r.score, r.similarity, r.bm25, m.metadata, m.session_id, m.turn, m.role, m.source,
+            m.created_at, r.bm25_context, r.similarity_context, r.recency, r.importance, r.access,
+            sum(ceil(char_length(m.content) / 4.0)) over (order by r.score desc, r.id desc) as tokens
+        from mindful._memory_recall(asked,
+            case when embedder is not null then mindful.llm_embed(asked, embedder) end, embedder, wanted, filter, mindful._recall_options()) r
+        cross join lateral (
+            select m.* from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.id = r.id
+            offset 0
+        ) m
+    )
+    select s.id, s.content, s.kind, s.score, s.similarity, s.bm25, s.metadata, s.session_id, s.turn, s.role, s.source,
+        s.created_at, s.bm25_context, s.similarity_context, s.recency, s.importance, s.access
+    from shown s
+    where budget is null or s.tokens <= budget
+    order by s.score desc, s.id desc;
+end
+$$;
+comment on function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, integer) is
+'The k memories that best match a query in meaning and in words, those of the turns beside them counted in, best first. kinds, metadata (an object that theirs contains) and session_id say which are asked for; valid at as_of, from valid_from until before valid_to, they are all. max_tokens ends the list before it has more, a token taken for four characters: counting them would load the generator. Memories with the same text come once. No model but the embedder runs; works in read-only transactions. Errors: 22004 (NULL), 22023 (empty query, k outside 1 to 1000, max_tokens below 1).';
+
+create function memory_access_insert(ids bigint[]) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with own as materialized (
+        select m.id
+        from (select distinct i.id from pg_catalog.unnest(ids) i (id)) u
+        join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = u.id
+    ),
+    used as (
+        insert into mindful.memory_access as a (id)
+        select o.id
+        from own o
+        -- Under an older snapshot another's count is a conflict; and a row that another holds is left to him.
+        where pg_catalog.current_setting('transaction_isolation') = 'read committed'
+            and pg_catalog.pg_try_advisory_xact_lock(1835626094, pg_catalog.hashint8(o.id))
+        on conflict (tenant, id) do update set access_count = a.access_count + 1, last_accessed_at = excluded.last_accessed_at
+        returning 1
+    )
+    select pg_catalog.count(*) from used;
+end;
+comment on function memory_access_insert(bigint[]) is
+'Counts that memories were used, once each, and returns how many it counted. Nobody waits: a memory that another open transaction is counting is left out, as are those of other tenants, and all under an isolation above read committed.';
+
+revoke execute on function
+    _recall_admits(recall_filter, memory),
+    _recall_options(),
+    _recall_dense(vector, text, integer, recall_filter),
+    _recall_terms(text),
+    _recall_lexical(text, integer, recall_filter),
+    _recall_scores(text, vector, text, integer, integer, recall_filter, jsonb),
+    _memory_recall(text, vector, text, integer, recall_filter, jsonb),
+    memory_recall(text, integer, text[], jsonb, uuid, timestamptz, integer),
+    memory_access_insert(bigint[])
+from public;
+grant execute on function
+    _recall_admits(recall_filter, memory),
+    _recall_options(),
+    _recall_dense(vector, text, integer, recall_filter),
+    _recall_terms(text),
+    _recall_lexical(text, integer, recall_filter),
+    _recall_scores(text, vector, text, integer, integer, recall_filter, jsonb),
+    _memory_recall(text, vector, text, integer, recall_filter, jsonb),
+    memory_recall(text, integer, text[], jsonb, uuid, timestamptz, integer),
+    memory_access_insert(bigint[])
+to mindful_user;
+-- end of recall
+
+-- talk: conversations
+comment on column setting_definition.high is 'The largest number, or the number of characters of a text at most.';
+comment on column setting_definition.choices is 'The texts that it can be; NULL: any.';
+create or replace function _setting_check(key text, value jsonb, scope text) returns jsonb
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    defined mindful.setting_definition;
+    found_type text := jsonb_typeof(value);
+begin
+    select d.* into defined from mindful.setting_definition d where d.key = _setting_check.key;
+    if not found then
+        perform mindful._raise('42704', format('there is no setting %s', coalesce(quote_literal(key), 'null')),
+            'Settings are listed in mindful.setting_definition.');
+    elsif scope is null or scope <> all (defined.scopes) then
+        perform mindful._raise('22023', format('setting %s has no scope %s', key, coalesce(quote_literal(scope), 'null')),
+            format('Its scopes are %s.', array_to_string(defined.scopes, ', ')));
+    elsif value is null or found_type = 'null' then
+        return 'null';
+    elsif found_type <> (case defined.type when 'integer' then 'number' when 'text' then 'string' else defined.type end)
+        or defined.type = 'integer' and (value #>> '{}')::numeric % 1 <> 0
+    then
+        perform mindful._raise('22023', format('setting %s is %s', key, value), format('It must be of type %s.', defined.type));
+    elsif found_type = 'number' and not (value #>> '{}')::numeric between defined.low and defined.high then
+        perform mindful._raise('22023', format('setting %s is %s', key, value),
+            format('It must be between %s and %s.', defined.low, defined.high));
+    elsif value #>> '{}' <> all (defined.choices) then
+        perform mindful._raise('22023', format('setting %s is %s', key, value),
+            format('It must be one of %s.', array_to_string(defined.choices, ', ')));
+    elsif found_type = 'string' and length(value #>> '{}') > defined.high then
+        perform mindful._raise('22023', format('setting %s has %s characters', key, length(value #>> '{}')),
+            format('It must have %s at most.', defined.high));
+    end if;
+    return value;
+end
+$$;
+create or replace function _session_turns(session_id uuid, turns integer)
+returns table (id bigint, turn integer, role text, content text)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.id, m.turn, m.role, m.content
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.session_id = _session_turns.session_id and m.turn > 0
+    order by m.turn desc
+    limit turns;
+end;
+create or replace function _session_shown_from(session_id uuid, model text) returns integer
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when pg_catalog.jsonb_typeof(m.metadata -> 'shown_from') = 'number'
+            and (m.metadata -> 'shown_from')::numeric between 1 and 2147483647
+            then (m.metadata -> 'shown_from')::integer
+    end
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.session_id = _session_shown_from.session_id
+        and m.turn > 0 and m.role = 'assistant' and m.metadata ->> 'model' = _session_shown_from.model
+    order by m.turn desc
+    limit 1;
+end;
+drop function session_context(uuid, text, text, integer, integer);
+
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('core_memory_tokens', 'integer', 0, 1000000, '{global,user,session}', '256',
+        'How many tokens of core memories, those whose metadata say {"core": true}, are shown with every message.');
+
+create index memory_core on memory (tenant, id) where metadata -> 'core' = 'true';
+
+create function _core_memory() returns table (id bigint, content text)
+language sql stable parallel safe security invoker rows 5
+begin atomic
+    select m.id, m.content
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.metadata -> 'core' = 'true'
+        and (m.valid_from is null or m.valid_from <= pg_catalog.now())
+        and (m.valid_to is null or m.valid_to > pg_catalog.now())
+    order by m.importance desc, m.id
+    limit 50;
+end;
+comment on function _core_memory() is 'What is shown with every message: memories whose metadata say {"core": true} and that are valid now, the most important first.';
+
+create function _memory_shown(ids bigint[]) returns void
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with free as (
+        select a.id from mindful.memory_access a
+        where a.tenant = (select mindful._tenant()) and a.id = any (ids)
+        for update skip locked
+    )
+    update mindful.memory_access a
+    set access_count = a.access_count + 1, last_accessed_at = pg_catalog.now()
+    from free f
+    where a.tenant = (select mindful._tenant()) and a.id = f.id;
+    insert into mindful.memory_access (id)
+    select m.id from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.id = any (ids)
+        and not exists (select from mindful.memory_access a where a.tenant = (select mindful._tenant()) and a.id = m.id)
+    order by m.id
+    on conflict do nothing;
+end;
+comment on function _memory_shown(bigint[]) is 'Counts that memories were shown; a row that another transaction is counting in is left to it.';
+
+create function session_context(
+    session_id uuid,
+    query text default null,
+    model text default null,
+    max_tokens integer default 256,
+    memories integer default 3
+) returns table (
+    part text, role text, content text, tokens integer, memory_id bigint, score double precision, reason text
+)
+language plpython3u volatile parallel unsafe security invoker cost 10000 rows 10
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.context import session_context
+return session_context(session_id, query, model, max_tokens, memories)
+$python$;
+comment on function session_context(uuid, text, text, integer, integer) is
+'What the model would be shown for a message in a session, part by part in its order, with its tokens (those that the chat template adds included, at most) and the reason: the system prompt with the core memories and the summaries of turns that left the window, the recalled memories (they stand in the message), the newest turns that fit the context beside max_tokens of answer, the message. Without a query, the session''s last message if the user wrote it. Errors: 22004, 22023, 42704, 55000 (no message waits), 54000 (the message alone is too long).';
+
+insert into setting_definition (key, type, scopes, initial, description, choices) values
+    ('session_summary', 'text', '{global,user,session}', '"extract"',
+        'How turns that leave the window are summarized: extract (their telling sentences, after the reply), model (by the generator, when session_summarize is called), or off.',
+        '{extract,model,off}');
+
+create function _recap_source(session_id uuid) returns text
+language sql immutable parallel safe security invoker
+begin atomic
+    select 'session ' || session_id::text;
+end;
+comment on function _recap_source(uuid) is 'The source of a session''s summaries; the source_key says which turns one covers.';
+
+create function _recap_turns(session_id uuid, first integer, last integer)
+returns table (id bigint, turn integer, role text, content text, content_hash text)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.id, m.turn, m.role, m.content, m.content_hash
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.session_id = _recap_turns.session_id
+        and m.turn between first and last and m.role <> 'system'
+    order by m.turn;
+end;
+comment on function _recap_turns(uuid, integer, integer) is 'The messages that a summary covers.';
+
+create function _recap_missing(session_id uuid, segment integer, most integer)
+returns table (first integer, last integer)
+language sql stable parallel safe security invoker
+begin atomic
+    select s.first, s.first + segment - 1
+    from pg_catalog.generate_series(
+        1,
+        (
+            select pg_catalog.max(m.turn) from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.session_id = _recap_missing.session_id
+        ) - segment + 1,
+        segment
+    ) s (first)
+    where not exists (
+            select from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.source = mindful._recap_source(_recap_missing.session_id)
+                and m.source_key = pg_catalog.format('turns %s to %s', s.first, s.first + segment - 1)
+        )
+        and exists (select from mindful._recap_turns(_recap_missing.session_id, s.first, s.first + segment - 1))
+    order by s.first desc
+    limit most;
+end;
+comment on function _recap_missing(uuid, integer, integer) is 'Which full segments of a session have no summary, newest first.';
+
+create function _recap_write(
+    session_id uuid,
+    first integer,
+    last integer,
+    content text,
+    method text,
+    ids bigint[],
+    hashes text[],
+    quotes text[]
+) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    summary bigint;
+begin
+    -- Whoever changes or forgets a turn from here on waits, and then finds the summary and deletes it.
+    perform from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.session_id = _recap_write.session_id
+        and m.turn between first and last
+    order by m.turn for share;
+    if hashes is distinct from (
+        select array_agg(t.content_hash order by t.turn) from mindful._recap_turns(session_id, first, last) t
+    ) then
+        return null;
+    end if;
+    insert into mindful.memory (kind, content, session_id, source, source_key, metadata)
+    values ('summary', _recap_write.content, _recap_write.session_id, mindful._recap_source(_recap_write.session_id),
+        format('turns %s to %s', first, last),
+        jsonb_build_object('from_turn', first, 'to_turn', last, 'method', method))
+    on conflict (tenant, source, source_key) do nothing
+    returning id into summary;
+    insert into mindful.memory_evidence (id, source_id, quote)
+    select summary, e.source_id, e.quote
+    from rows from (unnest(ids), unnest(quotes)) e (source_id, quote)
+    where summary is not null
+    on conflict do nothing;
+    return summary;
+end
+$$;
+comment on function _recap_write(uuid, integer, integer, text, text, bigint[], text[], text[]) is
+'Stores a summary of turns, with a quote of each, and returns its id; NULL if the turns have changed since they were read, or another has stored one.';
+
+create function _recap_delete(tenant text, session_id uuid, turns integer[]) returns void
+language sql volatile parallel unsafe security invoker
+begin atomic
+    delete from mindful.memory m
+    where m.tenant = _recap_delete.tenant and m.session_id = _recap_delete.session_id
+        and m.turn is null and m.kind = 'summary'
+        and exists (
+            select from pg_catalog.unnest(turns) t (turn)
+            where pg_catalog.to_jsonb(t.turn) between m.metadata -> 'from_turn' and m.metadata -> 'to_turn'
+        );
+end;
+comment on function _recap_delete(text, uuid, integer[]) is 'Deletes a session''s summaries of some turns.';
+
+create function _recap_forget() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if tg_op = 'DELETE' then
+        perform mindful._recap_delete(o.tenant, o.session_id, array_agg(o.turn))
+        from old_rows o where o.turn > 0 group by o.tenant, o.session_id;
+    else
+        perform mindful._recap_delete(o.tenant, o.session_id, array_agg(o.turn))
+        from old_rows o
+        join new_rows n on n.tenant = o.tenant and n.id = o.id and n.content <> o.content
+        where o.turn > 0 group by o.tenant, o.session_id;
+    end if;
+    return null;
+end
+$$;
+comment on function _recap_forget() is 'Deletes the summaries of turns that were changed or deleted; they are made again from what is left.';
+create trigger recap_updated after update on memory referencing old table as old_rows new table as new_rows
+    for each statement execute function _recap_forget();
+create trigger recap_deleted after delete on memory referencing old table as old_rows
+    for each statement execute function _recap_forget();
+
+create function _recap_shown(session_id uuid, turn integer)
+returns table (id bigint, content text, first text, last text)
+language sql stable parallel safe security invoker rows 10
+begin atomic
+    select m.id, m.content, m.metadata ->> 'from_turn', m.metadata ->> 'to_turn'
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.session_id = _recap_shown.session_id
+        and m.turn is null and m.kind = 'summary' and m.metadata -> 'from_turn' < pg_catalog.to_jsonb(_recap_shown.turn)
+    order by m.metadata -> 'from_turn' desc
+    limit 10;
+end;
+comment on function _recap_shown(uuid, integer) is 'The summaries of a session that cover turns before one, newest first.';
+
+create function session_summarize(session_id uuid, method text default null) returns integer
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.recap import session_summarize
+return session_summarize(session_id, method)
+$python$;
+comment on function session_summarize(uuid, text) is
+'Summarizes what a session''s summaries do not cover yet, each ten turns by a memory of kind summary, and returns how many it made. It points at its turns by memory_evidence, is deleted when one of them is changed or deleted, and is made again by the next call, or after the next reply. Method (NULL: the setting session_summary): extract takes the sentences that tell most, in 100 tokens; model has the default generator write it, and where that names or numbers what the turns do not, takes the sentences after all; off makes none. Errors: 22004, 22023 (no such method), 42704 (no such session of yours), 55000 (no default generator), 57014 (cancelled).';
+revoke execute on function
+    _core_memory(),
+    _memory_shown(bigint[]),
+    session_context(uuid, text, text, integer, integer),
+    _recap_source(uuid),
+    _recap_turns(uuid, integer, integer),
+    _recap_missing(uuid, integer, integer),
+    _recap_write(uuid, integer, integer, text, text, bigint[], text[], text[]),
+    _recap_delete(text, uuid, integer[]),
+    _recap_forget(),
+    _recap_shown(uuid, integer),
+    session_summarize(uuid, text)
+from public;
+grant execute on function
+    _core_memory(),
+    _memory_shown(bigint[]),
+    session_context(uuid, text, text, integer, integer),
+    _recap_source(uuid),
+    _recap_turns(uuid, integer, integer),
+    _recap_missing(uuid, integer, integer),
+    _recap_write(uuid, integer, integer, text, text, bigint[], text[], text[]),
+    _recap_delete(text, uuid, integer[]),
+    _recap_forget(),
+    _recap_shown(uuid, integer),
+    session_summarize(uuid, text)
+to mindful_user;
+
+-- document
+comment on column memory.source_key is 'Which part of the source this is: a chunk''s hash, a row''s primary key.';
+
+create type document_change as (
+    chunks integer,
+    inserted integer,
+    replaced integer,
+    kept integer,
+    deleted integer
+);
+comment on type document_change is
+'What became of a document''s chunks: how many it has now, and how many of them are new, have another text under their key, or are as they were; and how many of its last version are gone.';
+
+create function _document_source(source text) returns text
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    perform mindful._text_argument('source', source);
+    if octet_length(source) > 1024 then
+        perform mindful._raise('54000', format('source has %s bytes, more than 1024', octet_length(source)),
+            'Name the document by a file''s path, a URL or a title.');
+    elsif exists (select from mindful.attachment a where a.tenant = mindful._tenant() and a.source = _document_source.source)
+        or exists (
+            select from mindful.memory m
+            where m.tenant = mindful._tenant() and m.source = _document_source.source
+                and not (m.kind = 'document' and m.metadata ? 'chunk')
+        )
+    then
+        perform mindful._raise('42710', format('source %L is that of other memories', source),
+            'Give the document another source: an attached table, or memory_insert, has taken this one.');
+    end if;
+    return source;
+end
+$$;
+comment on function _document_source(text) is 'Returns a source that a document can have, or raises 22004, 22023, 42710 or 54000.';
+
+create function _document_write(
+    source text,
+    title text,
+    metadata jsonb,
+    keys text[],
+    contents text[],
+    places text[]
+) returns document_change
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    found record;
+    deleted integer;
+    shared jsonb := mindful._metadata(_document_write.metadata) || jsonb_strip_nulls(jsonb_build_object('title', title));
+begin
+    perform mindful._document_source(_document_write.source);
+    -- Two versions of a document that come at the same time come one after the other.
+    perform pg_advisory_xact_lock(hashtextextended(format('%s %s', mindful._tenant(), _document_write.source), 47));
+    select count(*) as chunks, count(*) filter (where m.id is null) as inserted,
+        count(*) filter (where m.content <> n.content) as replaced, count(*) filter (where m.content = n.content) as kept
+    into found
+    from rows from (unnest(keys), unnest(contents)) n (key, content)
+    left join mindful.memory m on m.tenant = (select mindful._tenant()) and m.source = _document_write.source
+        and m.source_key = n.key;
+    insert into mindful.memory as m (kind, content, metadata, source, source_key)
+    select 'document', n.content, shared || n.place::jsonb, _document_write.source, n.key
+    from rows from (unnest(keys), unnest(contents), unnest(places)) with ordinality n (key, content, place, number)
+    order by n.number
+    on conflict (tenant, source, source_key) do update set content = excluded.content, metadata = excluded.metadata
+        where m.content <> excluded.content or m.metadata <> excluded.metadata;
+    delete from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.source = _document_write.source
+        and not exists (select from unnest(keys) k (key) where k.key = m.source_key);
+    get diagnostics deleted = row_count;
+    return (found.chunks, found.inserted, found.replaced, found.kept, deleted)::mindful.document_change;
+end
+$$;
+comment on function _document_write(text, text, jsonb, text[], text[], text[]) is
+'Makes a document''s chunks those that are given: new ones are added, those whose text or place is another updated, the others deleted. Places are JSON objects that say where a chunk stands.';
+
+create function document_insert(
+    content text,
+    source text,
+    title text default null,
+    format text default 'auto',
+    metadata jsonb default '{}',
+    max_tokens integer default null,
+    overlap integer default null
+) returns document_change
+language plpython3u volatile parallel unsafe security invoker cost 10000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.document import document_insert
+return document_insert(content, source, title, format, metadata, max_tokens, overlap)
+$python$;
+comment on function document_insert(text, text, text, text, jsonb, integer, integer) is
+'Remembers a document in chunks, memories of kind document, and says how many there are and what changed. When the same source comes again, chunks with the same text stay the same memories, with their embeddings; new ones are added and those that are gone deleted, all in one transaction. Formats: prose (pages, paragraphs, sentences), markdown (sections), code (definitions), auto (by the ending of source, as is the language of code). A chunk has at most max_tokens tokens of the default embedder (NULL: as many as it reads, at most 240) and shares at most overlap with the one before (NULL: a tenth). Metadata of a chunk: what is given here, title, heading (the path of its section or definition, or its page), chunk (its number), chunks (of how many), start and end (characters of the document from 0). Errors: 22004, 22023 (bad argument), 42710 (source of other memories), 54000 (content over 16 MB, source over 1024 bytes).';
+
+create function document_insert_parts(source text, parts jsonb, title text default null, metadata jsonb default '{}')
+returns document_change
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    keys text[];
+    contents text[];
+    places text[];
+    repeated text;
+begin
+    select array_agg(p.key order by p.number), array_agg(p.content order by p.number),
+        array_agg((p.metadata || jsonb_build_object('chunk', p.number, 'chunks', p.parts))::text order by p.number)
+    into keys, contents, places
+    from (
+        select e.number, count(*) over () as parts,
+            mindful._part_key(e.element ->> 'key', e.number) as key,
+            mindful._text_argument(format('content of element %s', e.number), e.element ->> 'content') as content,
+            mindful._metadata(e.element -> 'metadata')
+                || jsonb_strip_nulls(jsonb_build_object('heading', e.element ->> 'heading')) as metadata
+        from mindful._array_elements('parts', parts, '{key,content,heading,metadata}') e
+    ) p;
+    if keys is null then
+        perform mindful._raise('22023', 'parts is empty', 'Give at least one; document_forget forgets a document.');
+    end if;
+    select k.key into repeated from unnest(keys) k (key) group by k.key having count(*) > 1 limit 1;
+    if found then
+        perform mindful._raise('22023', format('parts have the key %L more than once', repeated), 'Give each part a key of its own.');
+    end if;
+    return mindful._document_write(source, title, metadata, keys, contents, places);
+end
+$$;
+comment on function document_insert_parts(text, jsonb, text, jsonb) is
+'Remembers a document in parts of the caller''s own making, such as the operations of an API: an array of objects with key, content and, if wanted, heading and metadata. When the same source comes again, a part is known by its key: it stays the same memory, whose text is replaced where it changed; parts that are not given are deleted. Returns what document_insert does. A part longer than the default embedder reads is found by its meaning only as far as that goes. Errors: 22004, 22023 (bad element, repeated key), 42710 (source of other memories), 54000 (text over 262144 bytes, key or source over 1024).';
+
+create function _part_key(key text, number bigint) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when pg_catalog.octet_length(key) > 1024
+            then mindful._raise('54000', pg_catalog.format('key of element %s has %s bytes, more than 1024', number,
+                pg_catalog.octet_length(key)), 'Give it a shorter one.')::text
+        else mindful._text_argument(pg_catalog.format('key of element %s', number), key)
+    end;
+end;
+comment on function _part_key(text, bigint) is 'Returns a key that a part of a document can have, or raises 22004, 22023 or 54000.';
+
+create function document_forget(source text) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    forgotten bigint;
+begin
+    delete from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.source = document_forget.source and m.kind = 'document'
+        and m.metadata ? 'chunk';
+    get diagnostics forgotten = row_count;
+    if forgotten = 0 then
+        perform mindful._raise('42704', format('there is no document %s', coalesce(quote_literal(source), 'null')),
+            'Your documents are listed in mindful.document.');
+    end if;
+    return forgotten;
+end
+$$;
+comment on function document_forget(text) is
+'Forgets a document, and returns how many chunks it had. Error 42704: no such document.';
+
+create view document with (security_invoker = true) as
+select m.tenant, m.source, min(m.metadata ->> 'title') as title, count(*) as chunks,
+    sum(octet_length(m.content)) as bytes, min(m.created_at) as created_at, max(m.created_at) as updated_at,
+    min(m.metadata ->> 'fingerprint') as fingerprint
+from mindful.memory m
+where m.kind = 'document' and m.metadata ? 'chunk'
+group by m.tenant, m.source;
+comment on view document is
+'The caller''s documents. Bytes count what chunks share twice; updated_at is when its newest chunk came; fingerprint is what metadata named so at the last insert, by which a reader of files knows which have changed.';
+
+create function document_list(source text default null)
+returns table (source text, title text, chunks bigint, bytes bigint, created_at timestamptz, updated_at timestamptz, fingerprint text)
+language sql stable parallel safe security invoker
+begin atomic
+    select d.source, d.title, d.chunks, d.bytes, d.created_at, d.updated_at, d.fingerprint
+    from mindful.document d
+    where d.tenant = (select mindful._tenant()) and (document_list.source is null or d.source = document_list.source)
+    order by d.source;
+end;
+comment on function document_list(text) is 'The caller''s documents by source, or the one of a source, as in the view document.';
+
+revoke execute on function
+    _document_source(text),
+    _document_write(text, text, jsonb, text[], text[], text[]),
+    document_insert(text, text, text, text, jsonb, integer, integer),
+    document_insert_parts(text, jsonb, text, jsonb),
+    _part_key(text, bigint),
+    document_forget(text),
+    document_list(text)
+from public;
+grant execute on function
+    _document_source(text),
+    _document_write(text, text, jsonb, text[], text[], text[]),
+    document_insert(text, text, text, text, jsonb, integer, integer),
+    document_insert_parts(text, jsonb, text, jsonb),
+    _part_key(text, bigint),
+    document_forget(text),
+    document_list(text)
+to mindful_user;
+grant select on document to mindful_user;
+
+-- replay
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('consolidation_extractor', 'text', null, null, '{global,user}', '"rule"',
+        'What draws facts from texts: rule, which needs no model, or model, the default generator.'),
+    ('consolidation_memories', 'integer', 1, 1000000, '{global,user}', '1000',
+        'How many texts one call of memory_consolidate reads at most.'),
+    ('knowledge_evidence', 'integer', 1, 1000, '{global,user}', '2', 'Sources that make information knowledge.'),
+    ('knowledge_accesses', 'integer', 1, 1000000, '{global,user}', '3', 'Uses that make information knowledge.'),
+    ('knowledge_confidence', 'number', 0, 1, '{global,user}', '0.8', 'Least confidence of knowledge.'),
+    ('wisdom_evidence', 'integer', 1, 1000, '{global,user}', '4', 'Sources that wisdom needs.'),
+    ('wisdom_accesses', 'integer', 1, 1000000, '{global,user}', '8', 'Uses that wisdom needs.'),
+    ('wisdom_confidence', 'number', 0, 1, '{global,user}', '0.95', 'Least confidence of wisdom.'),
+    ('decay_after_days', 'integer', 1, 36500, '{global,user}', '30', 'Days without a use after which a fact''s importance fades.'),
+    ('decay_half_life_days', 'integer', 1, 36500, '{global,user}', '90', 'Days in which a fading importance halves.');
+
+create table consolidation (
+    tenant text not null default _tenant(),
+    id bigint generated always as identity,
+    type text not null check (type in ('extract', 'replay')),
+    status text not null default 'pending' check (status in ('pending', 'running', 'completed', 'failed')),
+    model text,
+    request jsonb not null default '{}',
+    memories_processed integer not null default 0,
+    pairs_generated integer not null default 0,
+    outputs jsonb not null default '{}',
+    error text,
+    created_at timestamptz not null default clock_timestamp(),
+    finished_at timestamptz,
+    primary key (tenant, id),
+    check ((status in ('completed', 'failed')) = (finished_at is not null)),
+    check ((status = 'failed') = (error is not null))
+);
+create unique index consolidation_open on consolidation (tenant, type) where status in ('pending', 'running');
+comment on table consolidation is 'Runs that make facts of texts (extract) and training samples of facts (replay). A run that has been cut by its limits, or whose connection was lost, stays running and is taken up by the next call.';
+comment on column consolidation.model is 'The generator that facts were drawn with, or that samples are for; NULL for rules.';
+comment on column consolidation.request is 'What was asked for.';
+comment on column consolidation.outputs is 'Counts of what came of it, and of what was refused by reason.';
+
+-- By its text and not by a watermark: ids are given before their rows are committed, so a watermark would pass some by.
+create table memory_extraction (
+    tenant text not null default _tenant(),
+    id bigint not null,
+    content_hash text not null,
+    extractor text not null check (extractor in ('rule', 'model')),
+    consolidation_id bigint not null,
+    facts integer not null,
+    primary key (tenant, id),
+    foreign key (tenant, id) references memory (tenant, id) on delete cascade,
+    foreign key (tenant, consolidation_id) references consolidation (tenant, id) on delete cascade
+);
+create index on memory_extraction (tenant, consolidation_id);
+comment on table memory_extraction is 'Which texts have been read for facts, and in which wording: a changed text is read again.';
+
+create table memory_statement (
+    tenant text not null default _tenant(),
+    id bigint not null,
+    subject text not null,
+    relation text not null,
+    object text not null,
+    extractor text not null check (extractor in ('rule', 'model')),
+    model text,
+    prior real not null check (prior between 0 and 1),
+    consolidation_id bigint not null,
+    primary key (tenant, id),
+    foreign key (tenant, id) references memory (tenant, id) on delete cascade,
+    foreign key (tenant, consolidation_id) references consolidation (tenant, id) on delete cascade
+);
+create index on memory_statement (tenant, subject, relation);
+create index on memory_statement (tenant, consolidation_id);
+comment on table memory_statement is 'What a fact drawn from a text says, in parts, and what drew it.';
+comment on column memory_statement.prior is 'Confidence of one source; n sources give 1 - (1 - prior) * 0.5 ^ (n - 1), at most 0.99.';
+
+create table memory_entity (
+    tenant text not null default _tenant(),
+    entity text not null,
+    id bigint not null,
+    primary key (tenant, entity, id),
+    foreign key (tenant, id) references memory (tenant, id) on delete cascade
+);
+create index on memory_entity (tenant, id);
+-- Statistics are of all tenants, and estimates would tell which words others use.
+alter table memory_entity alter column entity set statistics 0;
+alter table memory_statement alter column subject set statistics 0;
+comment on table memory_entity is 'Whom and what facts are about, in lower case.';
+
+do $do$
+declare
+    relation text;
+begin
+    foreach relation in array array['consolidation', 'memory_extraction', 'memory_statement', 'memory_entity'] loop
+        execute pg_catalog.format('alter table mindful.%I enable row level security', relation);
+        execute pg_catalog.format('alter table mindful.%I force row level security', relation);
+        execute pg_catalog.format($$create policy own on mindful.%I using (tenant = (select mindful._tenant()))
+            with check (tenant = (select mindful._tenant()))$$, relation);
+        perform pg_catalog.pg_extension_config_dump('mindful.' || relation, '');
+    end loop;
+end
+$do$;
+select pg_catalog.pg_extension_config_dump('mindful.consolidation_id_seq', '');
+
+create function _evidence_lost() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    delete from mindful.memory m
+    using old_rows o
+    where m.tenant = o.tenant and m.id = o.id
+        and exists (select from mindful.memory_statement s where s.tenant = o.tenant and s.id = o.id)
+        and not exists (select from mindful.memory_evidence e where e.tenant = o.tenant and e.id = o.id);
+    update mindful.memory m
+    set confidence = mindful._evidence_confidence(m.tenant, m.id)
+    from (select distinct tenant, id from old_rows) o
+    join mindful.memory_statement s on s.tenant = o.tenant and s.id = o.id
+    where m.tenant = o.tenant and m.id = o.id;
+    return null;
+end
+$$;
+comment on function _evidence_lost() is 'Forgets facts that were drawn from texts all of which are forgotten, and believes less in those that have lost some.';
+
+create function _evidence_confidence(tenant text, id bigint) returns real
+language sql stable parallel safe security invoker
+begin atomic
+    select least(0.99, 1 - (1 - s.prior) * 0.5 ^ (greatest(e.sources, 1) - 1))::real
+    from mindful.memory_statement s,
+        lateral (
+            select pg_catalog.count(distinct v.source_id) as sources
+            from mindful.memory_evidence v
+            where v.tenant = s.tenant and v.id = s.id
+        ) e
+    where s.tenant = _evidence_confidence.tenant and s.id = _evidence_confidence.id;
+end;
+comment on function _evidence_confidence(text, bigint) is
+'Confidence of a fact by the number of its sources: each further one halves the doubt, 1 - (1 - prior) * 0.5 ^ (n - 1), at most 0.99.';
+
+create trigger evidence_lost after delete on memory_evidence referencing old table as old_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _evidence_lost();
+
+create type consolidation_detail as (
+    id bigint,
+    status text,
+    extractor text,
+    memories_processed integer,
+    remaining bigint,
+    facts integer,
+    strengthened integer,
+    refined integer,
+    contradicted integer,
+    links integer,
+    promoted integer,
+    decayed integer,
+    rejected jsonb,
+    error text
+);
+comment on type consolidation_detail is 'What a run has read, what came of it, what was rejected by reason, and how many texts are left.';
+
+create function _consolidation_pending(since timestamptz, kinds text[] default '{message,document}')
+returns table (id bigint)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.id
+    from mindful.memory m
+    left join mindful.memory_extraction x on x.tenant = m.tenant and x.id = m.id
+    where m.tenant = (select mindful._tenant()) and m.kind = any (kinds)
+        and (since is null or m.created_at >= since)
+        and (x.id is null or x.content_hash <> m.content_hash)
+    order by m.created_at, m.id;
+end;
+comment on function _consolidation_pending(timestamptz, text[]) is 'Messages and documents that have not been read for facts as they are now, oldest first.';
+
+create function _consolidation_lock() returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if not pg_try_advisory_xact_lock(hashtextextended('mindful.consolidation ' || mindful._tenant(), 0)) then
+        perform mindful._raise('55P03', 'a run is going on for this tenant', 'Wait until it has ended; mindful.consolidation tells.');
+    end if;
+end
+$$;
+comment on function _consolidation_lock() is 'Lets one run at a time go on for a tenant, until the transaction ends; error 55P03.';
+
+create function _consolidation_open(type text, model text, request jsonb) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.consolidation (type, status, model, request)
+    values (type, 'running', model, request)
+    on conflict (tenant, type) where status in ('pending', 'running')
+        do update set status = 'running', model = excluded.model, request = excluded.request
+    returning id;
+end;
+comment on function _consolidation_open(text, text, jsonb) is 'Takes up the open run of a type, or begins one.';
+
+create function _counts_add(counts jsonb, more jsonb) returns jsonb
+language sql immutable parallel safe security invoker
+begin atomic
+    select coalesce(pg_catalog.jsonb_object_agg(key, case
+        when pg_catalog.jsonb_typeof(coalesce(a.value, b.value)) = 'object'
+            then (select coalesce(pg_catalog.jsonb_object_agg(inner_key, coalesce(c.value::bigint, 0) + coalesce(d.value::bigint, 0)), '{}')
+                from pg_catalog.jsonb_each_text(coalesce(a.value, '{}')) c (inner_key, value)
+                full join pg_catalog.jsonb_each_text(coalesce(b.value, '{}')) d (inner_key, value) using (inner_key))
+        else pg_catalog.to_jsonb(coalesce((a.value #>> '{}')::bigint, 0) + coalesce((b.value #>> '{}')::bigint, 0))
+    end), '{}')
+    from pg_catalog.jsonb_each(counts) a (key, value)
+    full join pg_catalog.jsonb_each(more) b (key, value) using (key);
+end;
+comment on function _counts_add(jsonb, jsonb) is 'Adds two objects of counts, which may hold objects of counts, key by key.';
+
+create function _consolidate(run bigint, since timestamptz, extractor text, model text, memories integer, seconds integer)
+returns jsonb
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.consolidation import consolidate
+return consolidate(run, since, extractor, model, memories, seconds)
+$python$;
+comment on function _consolidate(bigint, timestamptz, text, text, integer, integer) is
+'Reads texts for facts, enters what is new, strengthens what is known, closes what is contradicted, links; returns counts.';
+
+create function _link_strengthen(since timestamptz) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with used as (
+        update mindful.memory_link l
+        set weight = l.weight + (1 - l.weight) * 0.1
+        from mindful.memory_access a, mindful.memory_access b
+        where l.tenant = (select mindful._tenant()) and l.weight < 0.999
+            and a.tenant = l.tenant and a.id = l.source_id and a.last_accessed_at > since
+            and b.tenant = l.tenant and b.id = l.target_id and b.last_accessed_at > since
+        returning 1
+    )
+    select pg_catalog.count(*) from used;
+end;
+comment on function _link_strengthen(timestamptz) is 'Takes a tenth of what its weight lacks to 1 from each link both ends of which were used since then.';
+
+create function _memory_decay(days integer) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with faded as (
+        update mindful.memory m
+        set importance = greatest(0.05, m.importance * 0.5 ^ (days / (mindful.setting_get('decay_half_life_days') #>> '{}')::double precision))
+        from mindful.memory_statement s
+        left join mindful.memory_access a on a.tenant = s.tenant and a.id = s.id
+        where days > 0 and s.tenant = (select mindful._tenant()) and m.tenant = s.tenant and m.id = s.id and m.importance > 0.05
+            and greatest(a.last_accessed_at, m.created_at)
+                < pg_catalog.now() - pg_catalog.make_interval(days => (mindful.setting_get('decay_after_days') #>> '{}')::integer)
+        returning 1
+    )
+    select pg_catalog.count(*) from faded;
+end;
+comment on function _memory_decay(integer) is 'Lets the importance of drawn facts that nobody has used for decay_after_days fade by that many days, down to 0.05; the half-life is decay_half_life_days.';
+
+create function _memory_promote() returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with threshold as (
+        select pg_catalog.jsonb_object_agg(d.key, mindful.setting_get(d.key)) as t
+        from mindful.setting_definition d
+        where d.key like any (array['knowledge\_%', 'wisdom\_%'])
+    ),
+    measured as (
+        select m.id, m.level, m.confidence, coalesce(a.access_count, 0) as accesses,
+            (select pg_catalog.count(distinct e.source_id) from mindful.memory_evidence e
+                where e.tenant = m.tenant and e.id = m.id) as sources
+        from mindful.memory_statement s
+        join mindful.memory m on m.tenant = s.tenant and m.id = s.id
+        left join mindful.memory_access a on a.tenant = m.tenant and a.id = m.id
+        where s.tenant = (select mindful._tenant()) and (m.valid_to is null or m.valid_to > pg_catalog.now())
+    ),
+    earned as (
+        select id, level as held, case
+            when sources >= (t ->> 'wisdom_evidence')::integer and accesses >= (t ->> 'wisdom_accesses')::integer
+                and confidence >= (t ->> 'wisdom_confidence')::real then 'wisdom'
+            when (sources >= (t ->> 'knowledge_evidence')::integer or accesses >= (t ->> 'knowledge_accesses')::integer)
+                and confidence >= (t ->> 'knowledge_confidence')::real then 'knowledge'
+            when sources > 0 then 'information'
+            else 'data'
+        end as level
+        from measured, threshold
+    ),
+    promoted as (
+        update mindful.memory m set level = e.level
+        from earned e
+        where m.tenant = (select mindful._tenant()) and m.id = e.id
+            and pg_catalog.array_position(array['data', 'information', 'knowledge', 'wisdom'], e.level)
+                > pg_catalog.array_position(array['data', 'information', 'knowledge', 'wisdom'], e.held)
+        returning 1
+    )
+    select pg_catalog.count(*) from promoted;
+end;
+comment on function _memory_promote() is
+'Raises drawn facts that are valid to the level they have earned: information by a source; knowledge by knowledge_evidence sources or knowledge_accesses uses, and knowledge_confidence; wisdom by wisdom_evidence, wisdom_accesses and wisdom_confidence together. Nothing sinks.';
+
+create function _consolidation_finish(run bigint) returns jsonb
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    last timestamptz;
+    faded timestamptz;
+begin
+    select max(c.finished_at), max(c.finished_at) filter (where c.outputs ? 'days_decayed') into last, faded
+    from mindful.consolidation c
+    where c.tenant = (select mindful._tenant()) and c.type = 'extract' and c.status = 'completed' and c.id <> run;
+    return jsonb_build_object(
+        'links_strengthened', mindful._link_strengthen(coalesce(last, '-infinity')),
+        'decayed', mindful._memory_decay(floor(extract(epoch from now() - faded) / 86400)::integer),
+        'promoted', mindful._memory_promote())
+        || case when faded is null or now() - faded >= interval '1 day'
+            then jsonb_build_object('days_decayed', coalesce(floor(extract(epoch from now() - faded) / 86400), 0))
+            else '{}' end;
+end
+$$;
+comment on function _consolidation_finish(bigint) is 'What a run does when all texts are read: strengthens used links, lets unused facts fade, promotes. Fading counts whole days since it was last done.';
+
+create function _consolidation_close(run bigint, counts jsonb, failure text, done boolean) returns consolidation
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    closed mindful.consolidation;
+begin
+    update mindful.consolidation c
+    set status = case when failure is not null then 'failed' when done then 'completed' else 'running' end,
+        memories_processed = c.memories_processed + coalesce((counts ->> 'memories_processed')::integer, 0),
+        pairs_generated = c.pairs_generated + coalesce((counts ->> 'pairs_generated')::integer, 0),
+        outputs = mindful._counts_add(c.outputs, counts - '{memories_processed,pairs_generated}'::text[]),
+        error = failure,
+        finished_at = case when done or failure is not null then clock_timestamp() end
+    where c.tenant = (select mindful._tenant()) and c.id = run
+    returning c.* into closed;
+    if closed.finished_at is not null then
+        -- Any role may listen, so neither tenant nor content is told.
+        perform pg_notify('mindful_consolidation', jsonb_build_object('id', closed.id, 'status', closed.status)::text);
+    end if;
+    return closed;
+end
+$$;
+comment on function _consolidation_close(bigint, jsonb, text, boolean) is 'Adds a call''s counts to its run, ends the run where it is done or has failed, and then notifies the channel mindful_consolidation.';
+
+create function memory_consolidate(
+    since timestamptz default null,
+    limits jsonb default '{}',
+    extractor text default null,
+    model text default null
+) returns consolidation_detail
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    chosen text := coalesce(extractor, mindful.setting_get('consolidation_extractor') #>> '{}');
+    texts integer := mindful._limit(limits, 'memories', (mindful.setting_get('consolidation_memories') #>> '{}')::integer, 1000000);
+    seconds integer := mindful._limit(limits, 'seconds', null, 86400);
+    run bigint;
+    counts jsonb := '{}';
+    remaining bigint;
+    failure text;
+    closed mindful.consolidation;
+begin
+    if chosen not in ('rule', 'model') then
+        perform mindful._raise('22023', format('extractor is %L', chosen), 'Extractors are rule and model.');
+    end if;
+    perform mindful._consolidation_lock();
+    run := mindful._consolidation_open('extract', model, jsonb_strip_nulls(jsonb_build_object('since', since, 'limits', limits, 'extractor', chosen)));
+    begin
+        counts := mindful._consolidate(run, since, chosen, model, texts, seconds);
+        remaining := (select count(*) from mindful._consolidation_pending(since));
+        if remaining = 0 then
+            counts := counts || mindful._consolidation_finish(run);
+        end if;
+    exception when others then  -- a cancel is not among them
+        failure := sqlstate || ': ' || sqlerrm;
+        counts := '{}';
+    end;
+    closed := mindful._consolidation_close(run, counts, failure, remaining = 0);
+    return (closed.id, closed.status, chosen, closed.memories_processed,
+        coalesce(remaining, (select count(*) from mindful._consolidation_pending(since))),
+        (closed.outputs ->> 'facts')::integer, (closed.outputs ->> 'strengthened')::integer,
+        (closed.outputs ->> 'refined')::integer, (closed.outputs ->> 'contradicted')::integer,
+        (closed.outputs ->> 'links')::integer, (closed.outputs ->> 'promoted')::integer,
+        (closed.outputs ->> 'decayed')::integer, closed.outputs -> 'rejected', closed.error)::mindful.consolidation_detail;
+end
+$$;
+comment on function memory_consolidate(timestamptz, jsonb, text, text) is
+'Draws facts from messages and documents that were not read yet (since: only those created since then), oldest first: each fact is a memory of kind fact that quotes its sources in memory_evidence. What is known already is strengthened, what it contradicts gets valid_to and superseded_by, what belongs together is linked. System prompts, generated answers, prompts'' templates, and what repeats them are rejected and counted. Limits: {"memories": n, "seconds": n}; a run that they cut stays running, and the next call goes on with it. Once nothing is left, used links are strengthened, unused facts fade, and facts are promoted from data to information, knowledge and wisdom. A second call changes nothing. Extractors: rule (English; no model), model (a generator; NULL: the default one). An error is stored with the run, which then failed, and returned. Errors: 22023 (limits, extractor), 55P03 (a run is going on).';
+
+create function _limit(limits jsonb, key text, initial integer, high integer) returns integer
+language plpgsql immutable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if limits is null or jsonb_typeof(limits) <> 'object' or limits - '{memories,seconds}'::text[] <> '{}' then
+        perform mindful._raise('22023', 'limits is no object of limits', 'Limits are memories and seconds, as in {"memories": 500}.');
+    elsif not limits ? key then
+        return initial;
+    elsif jsonb_typeof(limits -> key) <> 'number' or (limits ->> key)::numeric not between 1 and high
+        or (limits ->> key)::numeric % 1 <> 0
+    then
+        perform mindful._raise('22023', format('limit %s is %s', key, limits -> key), format('It must be a whole number between 1 and %s.', high));
+    end if;
+    return (limits ->> key)::numeric::integer;
+end
+$$;
+comment on function _limit(jsonb, text, integer, integer) is 'One of the limits of a run, or raises 22023.';
+
+revoke execute on function
+    _consolidate(bigint,timestamp with time zone,text,text,integer,integer),
+    _consolidation_close(bigint,jsonb,text,boolean),
+    _consolidation_finish(bigint),
+    _consolidation_lock(),
+    _consolidation_open(text,text,jsonb),
+    _consolidation_pending(timestamp with time zone,text[]),
+    _counts_add(jsonb,jsonb),
+    _evidence_confidence(text,bigint),
+    _evidence_lost(),
+    _limit(jsonb,text,integer,integer),
+    _link_strengthen(timestamp with time zone),
+    _memory_decay(integer),
+    _memory_promote(),
+    memory_consolidate(timestamp with time zone,jsonb,text,text)
+from public;
+grant execute on function
+    _consolidate(bigint,timestamp with time zone,text,text,integer,integer),
+    _consolidation_close(bigint,jsonb,text,boolean),
+    _consolidation_finish(bigint),
+    _consolidation_lock(),
+    _consolidation_open(text,text,jsonb),
+    _consolidation_pending(timestamp with time zone,text[]),
+    _counts_add(jsonb,jsonb),
+    _evidence_confidence(text,bigint),
+    _evidence_lost(),
+    _limit(jsonb,text,integer,integer),
+    _link_strengthen(timestamp with time zone),
+    _memory_decay(integer),
+    _memory_promote(),
+    memory_consolidate(timestamp with time zone,jsonb,text,text)
+to mindful_user;
+grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;

@@ -5,9 +5,12 @@ create table setting_definition (
     high double precision,
     scopes text[] not null check (scopes <@ array['global', 'user', 'session']),
     initial jsonb not null,
-    description text not null
+    description text not null,
+    choices text[]
 );
 comment on table setting_definition is 'What can be set: type, range, where, and the value where nobody has set it.';
+comment on column setting_definition.high is 'The largest number, or the number of characters of a text at most.';
+comment on column setting_definition.choices is 'The texts that it can be; NULL: any.';
 alter table setting_definition enable row level security;
 alter table setting_definition force row level security;
 create policy read on setting_definition for select using (true);
@@ -93,6 +96,12 @@ begin
     elsif found_type = 'number' and not (value #>> '{}')::numeric between defined.low and defined.high then
         perform mindful._raise('22023', format('setting %s is %s', key, value),
             format('It must be between %s and %s.', defined.low, defined.high));
+    elsif value #>> '{}' <> all (defined.choices) then
+        perform mindful._raise('22023', format('setting %s is %s', key, value),
+            format('It must be one of %s.', array_to_string(defined.choices, ', ')));
+    elsif found_type = 'string' and length(value #>> '{}') > defined.high then
+        perform mindful._raise('22023', format('setting %s has %s characters', key, length(value #>> '{}')),
+            format('It must have %s at most.', defined.high));
     end if;
     return value;
 end
@@ -120,7 +129,7 @@ comment on function setting_set(text, jsonb, text, uuid, text) is
 'Sets a value for all (scope global, for administrators), for the caller (user) or for one session, and returns the value now in force; a JSON null takes the scope''s setting back. Every change is kept, with who made it, when and why. Errors: 42704 (no such setting), 22023 (wrong type, range or scope), 42501 (global is for mindful_admin).';
 
 create view active_setting with (security_invoker = true) as
-select d.key, mindful.setting_get(d.key) as value, d.initial, d.type, d.low, d.high, d.scopes, d.description
+select d.key, mindful.setting_get(d.key) as value, d.initial, d.type, d.low, d.high, d.scopes, d.description, d.choices
 from mindful.setting_definition d;
 comment on view active_setting is 'The settings in force for the caller, outside any session''s own.';
 

@@ -13,8 +13,11 @@ create table model (
     granted_to text[] not null default '{mindful_user}',
     registered_by text not null default current_user,
     created_at timestamptz not null default now(),
-    check ((kind = 'embedder') = (dims is not null))
+    base text references model,
+    check ((kind = 'embedder') = (dims is not null)),
+    constraint model_base check (base is null or kind = 'generator')
 );
+create index model_base on model (base) where base is not null;
 create unique index on model (kind) where is_default;
 -- Names that differ in punctuation alone would share an embedding table.
 create unique index on model (translate(name, '.-', '__'));
@@ -22,6 +25,7 @@ create unique index on model (translate(name, '.-', '__'));
 comment on table model is 'Registered models: generators and embedders, and who may use them.';
 comment on column model.source is 'Absolute path, on the server, of a GGUF file or a sentence-transformers folder.';
 comment on column model.options is 'Options of the provider: context_length, threads (default 1), and of a generator also system_prompt and layout, a text with {memories} and {message} that says how recalled memories stand with a message, template, a Jinja chat template in place of the file''s, and stop, texts that end every answer.';
+comment on column model.base is 'The generator that this one, an adapter, changes; NULL for a model in its own right.';
 comment on column model.sha256 is 'Hash of the file, or of the folder''s weights, when the model was registered.';
 comment on column model.dims is 'Length of an embedder''s vectors.';
 comment on column model.granted_to is 'Roles whose members see and use the model.';
@@ -38,15 +42,18 @@ create policy administer on model to mindful_admin using (true) with check (true
 select pg_catalog.pg_extension_config_dump('mindful.model', '');
 
 create function _model_find(kind text, name text)
-returns table (name text, kind text, provider text, source text, sha256 text, options jsonb)
+returns table (name text, kind text, provider text, source text, sha256 text, options jsonb, adapter text)
 language sql stable parallel safe security invoker
 begin atomic
-    select m.name, m.kind, m.provider, m.source, m.sha256, m.options
+    select m.name, m.kind, m.provider, coalesce(b.source, m.source), m.sha256, coalesce(b.options, '{}') || m.options,
+        case when b.name is not null then m.source end
     from mindful.model m
+    left join mindful.model b on b.name = m.base
     where m.kind = _model_find.kind
+        and (m.base is null or b.name is not null)
         and (m.name = _model_find.name or _model_find.name is null and m.is_default);
 end;
-comment on function _model_find(text, text) is 'The named model, or the default one of its kind, if the caller may use it.';
+comment on function _model_find(text, text) is 'The named model, or the default one of its kind, if the caller may use it; of an adapter the base''s source, which the caller must be allowed to use too, and the options of both.';
 
 create function _embedding_table(model text) returns text
 language sql immutable parallel safe security invoker
@@ -72,24 +79,55 @@ $python$;
 comment on function model_register(text, text, text, text, jsonb, text[]) is
 'Loads a model''s files once to check them, and enters it in the registry; the first of its kind becomes the default. For administrators (mindful_admin). Kinds: generator, embedder. Providers: llama_cpp (a GGUF file), sentence_transformers (a folder), scripted (answers given in the options, for tests). The source is an absolute path on the server. An embedder gets a table for its vectors. Errors: 22004, 22023 (bad argument), 42710 (name taken), 58P01 (no such file), XX001 (file damaged), 0A000 (provider''s package not installed).';
 
-create function model_default_set(name text) returns void
+create function adapter_register(
+    name text,
+    base text,
+    source text,
+    scale real default 1,
+    options jsonb default '{}',
+    granted_to text[] default '{mindful_user}'
+) returns text
+language plpython3u volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.model import adapter_register
+return adapter_register(name, base, source, scale, options, granted_to)
+$python$;
+comment on function adapter_register(text, text, text, real, jsonb, text[]) is
+'Registers a LoRA adapter (a GGUF file) of a generator of llama_cpp as a generator of its own: name it as the model of a call, or make it the default with model_default_set; naming the base takes it back. The source is an absolute path on the server; the file is loaded once with its base, and its hash is kept, so that one that was changed is refused. Scale says how strongly it is applied: 1 as it was trained, 0 not at all. Options: system_prompt and layout, where they are to be other than the base''s. Whoever uses it must be allowed to use the base too. For administrators (mindful_admin). Errors: 22004, 22023 (bad argument, no possible base), 42704 (no such base), 42710 (name taken), 58P01 (no such file), XX001 (file damaged, or not made for this base).';
+
+create function model_default_set(name text, force boolean default false) returns void
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
     chosen mindful.model;
+    found_memories bigint;
+    found_missing bigint;
 begin
     select * into chosen from mindful.model m where m.name = model_default_set.name;
     if not found then
         raise exception using errcode = '42704', message = format('mindful: there is no model "%s"', name),
             hint = 'The models that you may use are listed in mindful.model.';
     end if;
+    if chosen.kind = 'embedder' and not chosen.is_default and force is not true then
+        select memories, missing into found_memories, found_missing from mindful._embedding_missing(name);
+        -- Those written while it was being filled are too few to be missed, and come soon.
+        if found_missing * 100 > found_memories then
+            perform mindful._raise('55000',
+                format('%s of %s memories have no embedding by %s yet', found_missing, found_memories, name),
+                format('SELECT embedding_sweep(%L), let a worker run, and see embedding_status; or give force => true.', name));
+        end if;
+    end if;
     update mindful.model m set is_default = false where m.kind = chosen.kind and m.is_default;
     update mindful.model m set is_default = true where m.name = chosen.name;
+    if chosen.kind = 'embedder' then
+        perform mindful.embedding_sweep(name);
+    end if;
 end
 $$;
-comment on function model_default_set(text) is
-'Makes a model the default of its kind, for all who may use it. For administrators. Memories keep the embeddings of the embedder that was the default when they were written; UPDATE mindful.memory SET content = content gives a tenant''s own those of the new one. Error 42704: no such model.';
+comment on function model_default_set(text, boolean) is
+'Makes a model the default of its kind, for all who may use it. For administrators. An embedder is filled first: embedding_sweep(name) enqueues all memories, and workers embed them beside the old one, which serves meanwhile; once it has embedded 99% of them it can become the default, and the rest is enqueued. With force it becomes the default at once, and recall finds only what it has embedded. Errors: 42704 (no such model), 55000 (memories are not embedded yet).';
 
 create function model_unload(name text default null) returns integer
 language plpython3u volatile parallel unsafe security invoker

@@ -48,16 +48,18 @@ create function llm_generate(
     seed integer default null,
     system_prompt text default null,
     stop text[] default '{}',
-    truncate boolean default false
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
 ) returns text
 language plpython3u volatile parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.llm import llm_generate
-return llm_generate(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+return llm_generate(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
 $python$;
-comment on function llm_generate(text, text, integer, real, integer, text, text[], boolean) is
-'Answers a prompt with a generator (NULL: the default one). A NULL prompt gives NULL. At most max_tokens tokens are made; temperature 0 always takes the likeliest token; a seed makes a call give the same text again on the same machine, at the price of evaluating the whole prompt anew. Generation ends at any of the stop strings, which are not returned. A prompt longer than the model''s context is error 54000, or is cut at its end where truncate is true. Other errors: 22023 (bad argument), 42704 (no such model), 57014 (cancelled).';
+comment on function llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+'Answers a prompt with a generator (NULL: the default one). A NULL prompt gives NULL. At most max_tokens tokens are made; temperature 0 always takes the likeliest token; a seed makes a call give the same text again on the same machine, at the price of evaluating the whole prompt anew. Generation ends at any of the stop strings, which are not returned. A prompt longer than the model''s context is error 54000, or is cut at its end where truncate is true. With json_schema (see llm_extract) the answer is JSON that fits it, or error 54000 (not complete after max_tokens) or 22000; say in the prompt what is wanted, as the model does not read the schema. A grammar is GBNF, as llama.cpp has it, and begins with the rule root. Other errors: 22023 (bad argument, schema or grammar), 42704 (no such model), 57014 (cancelled).';
 
 create type generation_detail as (
     text text,
@@ -81,15 +83,17 @@ create function llm_generate_detail(
     seed integer default null,
     system_prompt text default null,
     stop text[] default '{}',
-    truncate boolean default false
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
 ) returns generation_detail
 language plpython3u volatile parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.llm import llm_generate_detail
-return llm_generate_detail(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+return llm_generate_detail(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
 $python$;
-comment on function llm_generate_detail(text, text, integer, real, integer, text, text[], boolean) is
+comment on function llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
 'As llm_generate, with what the call cost and how sure the model was. Confidence is exp(mean log-probability of the tokens), in (0, 1], not calibrated. Signals: logprob_sum, logprob_mean, logprob_min, logprob_first (nats), entropy_mean, entropy_max (nats), margin_min (difference of the two best probabilities), tokens. finish_reason is stop or length. A NULL prompt gives NULLs.';
 
 create function llm_stream(
@@ -100,16 +104,18 @@ create function llm_stream(
     seed integer default null,
     system_prompt text default null,
     stop text[] default '{}',
-    truncate boolean default false
+    truncate boolean default false,
+    json_schema jsonb default null,
+    grammar text default null
 ) returns setof text
 language plpython3u volatile parallel unsafe security invoker cost 100000 rows 100
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.llm import llm_stream
-return llm_stream(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+return llm_stream(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
 $python$;
-comment on function llm_stream(text, text, integer, real, integer, text, text[], boolean) is
-'As llm_generate, one row per piece of text as it is made, never half a character. The rows arrive one by one where the function stands in the select list and is read through a cursor (psql: \set FETCH_COUNT 1). A NULL prompt gives no rows.';
+comment on function llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+'As llm_generate, one row per piece of text as it is made, never half a character. The rows arrive one by one where the function stands in the select list and is read through a cursor (psql: \set FETCH_COUNT 1). An answer that does not fit json_schema is an error at its end. A NULL prompt gives no rows.';
 
 create function llm_embed(content text, model text default null) returns vector
 language plpython3u stable parallel restricted security invoker cost 10000

@@ -43,3 +43,13 @@ $python$;
 comment on function llm_if(text, text, text) is
 'Tells whether a statement, such as "The writer is pleased.", is true of a text, by the scores of the labels true and false with their priors subtracted; see llm_classify. NULL where the text or the condition is NULL. Errors: 22023 (empty text or condition), 42704 (no such model), 54000 (text longer than the model''s context).';
 
+
+create function llm_if_many(contents text[], condition text, model text default null) returns boolean[]
+language plpython3u stable parallel restricted security invoker cost 1000000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.label import llm_if_many
+return llm_if_many(contents, condition, model)
+$python$;
+comment on function llm_if_many(text[], text, text) is
+'As llm_if for many texts in shared batches; the answers stand in the order of the texts, NULL for NULL. A NULL array or condition gives NULL. Errors as llm_if.';

@@ -33,15 +33,17 @@ create table memory (
     unique (tenant, session_id, turn),
     unique (tenant, source, source_key),
     check (kind <> 'message' or session_id is not null and turn is not null and role is not null),
-    constraint memory_validity check (valid_from < valid_to),
+    constraint memory_validity check (valid_from <= valid_to),
     constraint memory_superseded_by foreign key (tenant, superseded_by) references memory (tenant, id)
         on delete set null (superseded_by)
 );
 create index memory_superseded_by on memory (tenant, superseded_by) where superseded_by is not null;
+create index memory_valid_from on memory (tenant, valid_from) where valid_from is not null;
+create index memory_valid_to on memory (tenant, valid_to) where valid_to is not null;
 comment on table memory is 'Everything remembered; what it is, is its kind.';
 comment on column memory.turn is 'Position of a message in its session, from 1.';
 comment on column memory.source is 'Where a document or a row of an attached table comes from.';
-comment on column memory.source_key is 'Which part of the source this is: a chunk''s number, a row''s primary key.';
+comment on column memory.source_key is 'Which part of the source this is: a chunk''s hash, a row''s primary key.';
 comment on column memory.importance is 'From 0 to 1; what is known of no memory is 0.5.';
 comment on column memory.confidence is 'Probability that it is true; NULL if nobody has said.';
 comment on column memory.valid_from is 'Since when it is true; NULL is since ever.';
@@ -59,6 +61,9 @@ create table memory_term (
     length integer not null,
     primary key (tenant, lexeme, id) include (frequency, length)
 );
+-- One posting in 32: counting these tells how many memories hold a common lexeme, where counting all would take long and
+-- a counter would be a row that every writer waits for.
+create index memory_term_sample on memory_term (tenant, lexeme) where hashint8(id) & 31 = 0;
 -- Statistics are of all tenants, and estimates would tell which words others use.
 alter table memory_term alter column lexeme set statistics 0;
 alter table memory alter column source set statistics 0;
@@ -221,11 +226,7 @@ end
 $$;
 comment on function _memory_count_add(text, bigint, numeric) is 'Adds to a tenant''s counts, without waiting for other writers.';
 
--- pg_dump's scripts turn row_security off: restored rows come with their embeddings and terms.
-create trigger embed_inserted after insert on memory referencing new table as new_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_embed();
-create trigger embed_updated after update on memory referencing new table as new_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_embed();
+-- pg_dump's scripts turn row_security off: restored rows come with their terms.
 create trigger index_inserted after insert on memory referencing new table as new_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
 create trigger index_updated after update on memory referencing old table as old_rows new table as new_rows
@@ -285,39 +286,6 @@ $$;
 comment on function _array_elements(text, jsonb, text[]) is
 'The objects of a JSON array, numbered from 1; raises 22004 or 22023 naming the element that is no object or has an unknown field.';
 
-create function memory_insert(
-    content text,
-    kind text default 'fact',
-    metadata jsonb default '{}',
-    source text default null,
-    source_key text default null
-) returns bigint
-language sql volatile parallel unsafe security invoker
-begin atomic
-    insert into mindful.memory (kind, content, metadata, source, source_key)
-    select mindful._memory_kind(kind), mindful._text_argument('content', content), mindful._metadata(metadata),
-        source, source_key
-    returning id;
-end;
-comment on function memory_insert(text, text, jsonb, text, text) is
-'Remembers a text and returns its id. Kinds: fact, document, summary, reflection (messages come by message_insert). It is indexed and, if there is a default embedder, embedded in the same transaction. Errors: 22004 (NULL), 22023 (empty text, unknown kind), 54000 (over 262144 bytes), 23505 (source and source_key taken).';
-
-create function memory_insert_many(memories jsonb) returns setof bigint
-language sql volatile parallel unsafe security invoker
-begin atomic
-    insert into mindful.memory (kind, content, metadata, source, source_key)
-    select mindful._memory_kind(coalesce(e.element ->> 'kind', 'fact')),
-        mindful._text_argument(pg_catalog.format('content of element %s', e.number), e.element ->> 'content'),
-        mindful._metadata(e.element -> 'metadata'),
-        e.element ->> 'source',
-        e.element ->> 'source_key'
-    from mindful._array_elements('memories', memories, '{content,kind,metadata,source,source_key}') e
-    order by e.number
-    returning id;
-end;
-comment on function memory_insert_many(jsonb) is
-'Remembers an array of objects with the fields of memory_insert, embedded in batches, and returns their ids in order. All or none: the error names the element. Errors as memory_insert.';
-
 create function _memory_total() returns table (memories double precision, mean_length double precision)
 language sql stable parallel safe security invoker
 begin atomic
@@ -353,110 +321,3 @@ end
 $$;
 comment on function memory_index_create(text, text) is
 'Makes an HNSW index on one tenant''s embeddings by an embedder (NULL: the default one), and returns its name. Without one, recall compares a query with all of a tenant''s embeddings, which is exact and takes some 1.5 ms a thousand; with tens of thousands an index pays. For administrators. Every tenant has an index of its own: one index for all would let users find out, by steering the planner, what others remember. Errors: 22004, 42704 (no such embedder), 42P07 (made already).';
-
-create function _memory_nearest(query text, candidates integer, kinds text[])
-returns table (id bigint, similarity double precision)
-language plpgsql stable parallel restricted security invoker rows 100
-set search_path = pg_catalog, mindful, pg_temp
-set hnsw.iterative_scan = 'strict_order'
-as $$
-declare
-    embedder text := (select f.name from mindful._model_find('embedder', null) f);
-    vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
-begin
-    if embedder is null then  -- full text alone, then
-        return;
-    end if;
-    -- The tenant as a constant: an index of its own is found by it.
-    return query execute format('
-        select e.id, 1 - (e.embedding operator(%1$s.<=>) $1::%1$s.vector)
-        from mindful.%2$I e join mindful.memory m on m.tenant = e.tenant and m.id = e.id
-        where e.tenant = %3$L and ($2 is null or m.kind = any ($2))
-        order by e.embedding operator(%1$s.<=>) $1::%1$s.vector
-        limit $3', vector_schema, mindful._embedding_table(embedder), mindful._tenant())
-    using mindful.llm_embed(query, embedder)::text, kinds, candidates;
-end
-$$;
-comment on function _memory_nearest(text, integer, text[]) is
-'The memories whose embeddings by the default embedder are nearest to the query''s, by cosine similarity: exactly, or by the tenant''s HNSW index where it has one.';
-
-create function _memory_lexical(query text, candidates integer, kinds text[])
-returns table (id bigint, bm25 double precision)
-language sql stable parallel safe security invoker rows 100
-begin atomic
-    with term as (
-        select q.lexeme, total.mean_length,
-            pg_catalog.ln(1 + (total.memories - holders.n + 0.5::double precision) / (holders.n + 0.5::double precision)) as idf
-        from mindful._memory_total() total,
-            mindful._terms(query) q,
-            lateral (
-                select pg_catalog.count(*)::double precision as n
-                from mindful.memory_term t
-                where t.tenant = (select mindful._tenant()) and t.lexeme = q.lexeme
-            ) holders
-    )
-    select p.id,
-        pg_catalog.sum(
-            q.idf * p.frequency * 2.2::double precision
-            / (p.frequency + 1.2::double precision
-                * (0.25::double precision + 0.75::double precision * p.length / q.mean_length))
-        ) as bm25
-    from term q
-    join mindful.memory_term p on p.tenant = (select mindful._tenant()) and p.lexeme = q.lexeme
-    where kinds is null
-        or exists (select from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = p.id and m.kind = any (kinds))
-    group by p.id
-    order by bm25 desc, p.id desc
-    limit candidates;
-end;
-comment on function _memory_lexical(text, integer, text[]) is
-'The memories that share lexemes with the query, by Okapi BM25 with k1 = 1.2 and b = 0.75 (Robertson and Zaragoza 2009, with the inverse document frequency of Lucene). A lexeme counts at most 255 times in a text, as in tsvector.';
-
-create function memory_recall(query text, k integer default 5, kinds text[] default null)
-returns table (
-    id bigint,
-    content text,
-    kind text,
-    score double precision,
-    similarity double precision,
-    bm25 double precision,
-    metadata jsonb,
-    session_id uuid,
-    turn integer,
-    role text,
-    source text,
-    created_at timestamptz
-)
-language sql stable parallel restricted security invoker rows 5
-begin atomic
-    with argument as (
-        select mindful._text_argument('query', query) as query,
-            mindful._integer_argument('k', k, 1, 1000) as k
-    ),
-    dense as (
-        select d.id, d.similarity,
-            (d.similarity - pg_catalog.min(d.similarity) over ())
-                / nullif(pg_catalog.max(d.similarity) over () - pg_catalog.min(d.similarity) over (), 0) as share
-        from argument a, mindful._memory_nearest(a.query, 50 + 2 * a.k, kinds) d
-    ),
-    lexical as (
-        select l.id, l.bm25, l.bm25 / pg_catalog.max(l.bm25) over () as share
-        from argument a, mindful._memory_lexical(a.query, 50 + 2 * a.k, kinds) l
-    ),
-    -- Joined before memory is: a coalesce is not leakproof, so under row-level security it never reaches an index.
-    fused as materialized (
-        select id, 0.4 * coalesce(d.share, case when d.id is null then 0 else 1 end) + 0.6 * coalesce(l.share, 0) as score,
-            d.similarity, l.bm25
-        from dense d
-        full join lexical l using (id)
-    )
-    select m.id, m.content, m.kind, f.score, f.similarity, f.bm25, m.metadata, m.session_id, m.turn, m.role, m.source,
-        m.created_at
-    from fused f
-    join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = f.id
-    order by f.score desc, m.id desc
-    limit (select a.k from argument a);
-end;
-comment on function memory_recall(text, integer, text[]) is
-'The k memories that best match a query in meaning and in words, best first; kinds limits them to some kinds. Score is 0.4 x similarity + 0.6 x bm25, each scaled to [0, 1] over its candidates; the columns show both as they are, cosine similarity of the embeddings and BM25, NULL where an arm did not find the memory. No model but the embedder runs. Errors: 22004 (NULL), 22023 (empty query, k outside 1 to 1000).';
-

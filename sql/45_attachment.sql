@@ -3,12 +3,13 @@ create table attachment (
     relation regclass not null,
     source text not null,
     content text not null,
-    mode text not null check (mode in ('sync')),
+    mode text not null check (mode in ('sync', 'async')),
     created_at timestamptz not null default now(),
     primary key (tenant, relation)
 );
 comment on table attachment is 'Tables of applications whose rows are remembered.';
 comment on column attachment.source is 'The table''s name when it was attached, which its memories carry.';
+comment on column attachment.mode is 'Whether rows are embedded within the statement that writes them (sync) or later, by a worker (async).';
 comment on column attachment.content is 'The SQL expression over a row that gives the text to remember.';
 alter table attachment enable row level security;
 alter table attachment force row level security;
@@ -70,6 +71,7 @@ declare
     event text;
     keys text[];
     contents text[];
+    outer_mode text := coalesce(current_setting('mindful.embedding_mode', true), '');
     remembered bigint;
 begin
     perform mindful._text_argument('content', content);
@@ -93,8 +95,9 @@ begin
     elsif target.relowner <> current_user::regrole then
         perform mindful._raise('42501', format('%s is owned by %s', full_name, target.relowner::regrole),
             'Only its owner can attach a table: SET ROLE to the owner first.');
-    elsif mode is distinct from 'sync' then
-        perform mindful._raise('22023', format('mode is %s', coalesce(quote_literal(mode), 'null')), 'The mode is sync.');
+    elsif mode is null or mode not in ('sync', 'async') then
+        perform mindful._raise('22023', format('mode is %s', coalesce(quote_literal(mode), 'null')),
+            'Modes are sync and async.');
     elsif exists (
         select from mindful.attachment a
         where a.tenant = mindful._tenant() and (a.relation = memory_attach.relation or a.source = full_name)
@@ -123,13 +126,14 @@ begin
             keys text[];
             contents text[];
             outer_tenant text := coalesce(current_setting('mindful.tenant', true), '');
+            outer_mode text := coalesce(current_setting('mindful.embedding_mode', true), '');
         begin
             if (select c.relowner <> current_user::regrole from pg_class c where c.oid = tg_relid) then
                 raise exception using errcode = '55000', message = 'mindful: the table has another owner than when it was attached',
                     hint = 'Have its former owner detach it, or drop its triggers named remember_*.';
             end if;
             -- Whoever writes may have set another tenant, which would be believed if the owner is an application.
-            perform set_config('mindful.tenant', %1$L, true);
+            perform set_config('mindful.tenant', %1$L, true), set_config('mindful.embedding_mode', %5$L, true);
             if tg_op = 'TRUNCATE' then
                 perform mindful._attachment_delete(%2$L, null);
             elsif tg_op = 'DELETE' then
@@ -147,10 +151,11 @@ begin
                     perform mindful._attachment_write(%2$L, keys, contents);
                 end loop;
             end if;
-            perform set_config('mindful.tenant', outer_tenant, true);
+            perform set_config('mindful.tenant', outer_tenant, true),
+                set_config('mindful.embedding_mode', outer_mode, true);
             return null;
         end
-        $body$, mindful._tenant(), full_name, key, content);
+        $body$, mindful._tenant(), full_name, key, content, mode);
     -- The last five: a row's key must read the same in every session.
     execute format($create$
         create function %I.%I() returns trigger
@@ -180,6 +185,7 @@ begin
     end loop;
     execute format('alter function %I.%I() depends on extension mindful', schema_name, function_name);
     insert into mindful.attachment (relation, source, content, mode) values (relation, full_name, content, mode);
+    perform set_config('mindful.embedding_mode', mode, true);
     for keys, contents in execute format('
         select array_agg(key), array_agg(content)
         from (select %s as key, (%s)::text as content, row_number() over () as n from %s r) s
@@ -187,13 +193,14 @@ begin
     loop
         perform mindful._attachment_write(full_name, keys, contents);
     end loop;
+    perform set_config('mindful.embedding_mode', outer_mode, true);
     select count(*) into remembered from mindful.memory m
     where m.tenant = mindful._tenant() and m.source = full_name;
     return remembered;
 end
 $$;
 comment on function memory_attach(regclass, text, text) is
-'Remembers the rows of a table, those it has and those to come: content is an SQL expression over its columns, such as ''subject || body''. Inserts and updates are embedded in one batch a statement, in the same transaction; deleted rows, and rows whose expression is NULL or empty, are forgotten. The memories belong to the role that attaches the table, its owner. Returns the number of rows remembered at once. Writers wait while the rows that are there are embedded. Sessions'' settings do not touch the expression: it is evaluated with time zone UTC and ISO dates, and names functions and operators outside pg_catalog with their schema. A column it names cannot be renamed while the table is attached without breaking the table''s writes. Errors: 42P01 (no such table), 42501 (not its owner), 42P16 (no primary key), 42710 (attached already), 42703 (no such column), 22004, 22023, 42809.';
+'Remembers the rows of a table, those it has and those to come: content is an SQL expression over its columns, such as ''subject || body''. Inserts and updates are embedded in one batch a statement, in the same transaction, or with mode async later by a worker (see job_run), so that writers wait for no model; deleted rows, and rows whose expression is NULL or empty, are forgotten. The memories belong to the role that attaches the table, its owner. Returns the number of rows remembered at once. With mode sync writers wait while the rows that are there are embedded. Sessions'' settings do not touch the expression: it is evaluated with time zone UTC and ISO dates, and names functions and operators outside pg_catalog with their schema. A column it names cannot be renamed while the table is attached without breaking the table''s writes. Errors: 42P01 (no such table), 42501 (not its owner), 42P16 (no primary key), 42710 (attached already), 42703 (no such column), 22004, 22023, 42809.';
 
 create function memory_detach(relation regclass) returns bigint
 language plpgsql volatile parallel unsafe security invoker

@@ -83,27 +83,11 @@ language sql stable parallel safe security invoker
 begin atomic
     select m.id, m.turn, m.role, m.content
     from mindful.memory m
-    where m.tenant = (select mindful._tenant()) and m.session_id = _session_turns.session_id
+    where m.tenant = (select mindful._tenant()) and m.session_id = _session_turns.session_id and m.turn > 0
     order by m.turn desc
     limit turns;
 end;
 comment on function _session_turns(uuid, integer) is 'The last messages of a session, newest first.';
-
-create function session_context(
-    session_id uuid,
-    query text default null,
-    model text default null,
-    max_tokens integer default 256,
-    memories integer default 3
-) returns table (part text, role text, content text, tokens integer, memory_id bigint, score double precision)
-language plpython3u volatile parallel unsafe security invoker cost 10000 rows 10
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.chat import session_context
-return session_context(session_id, query, model, max_tokens, memories)
-$python$;
-comment on function session_context(uuid, text, text, integer, integer) is
-'What the model would be shown for a message in a session, part by part, with its tokens: the system prompt, the recalled memories, the newest turns that fit the context beside max_tokens of answer, the message. Without a query, the session''s last message if the user wrote it. Errors: 22023, 42704, 54000 (the message alone is too long).';
 
 create type chat_detail as (
     reply text,

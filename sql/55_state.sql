@@ -155,7 +155,7 @@ begin atomic
     end
     from mindful.memory m
     where m.tenant = (select mindful._tenant()) and m.session_id = _session_shown_from.session_id
-        and m.role = 'assistant' and m.metadata ->> 'model' = _session_shown_from.model
+        and m.turn > 0 and m.role = 'assistant' and m.metadata ->> 'model' = _session_shown_from.model
     order by m.turn desc
     limit 1;
 end;

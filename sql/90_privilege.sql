@@ -1,37 +1,57 @@
 revoke all on schema mindful from public;
 grant usage on schema mindful to mindful_user, mindful_reader, mindful_admin;
-revoke execute on all functions in schema mindful from public;
+revoke execute on all routines in schema mindful from public;
 
 grant select on model to mindful_user, mindful_admin;
 grant insert, update, delete on model to mindful_admin;
 grant select, insert, update, delete on session, memory, memory_term, memory_count, memory_access, memory_link,
-    memory_evidence, attachment to mindful_user;
+    memory_evidence, attachment, embedding_job, embedding_job_failed to mindful_user;
+grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;
 -- Records of what happened are added to and read, never changed.
 grant select, insert on generation, review, calibrator, threshold, gold, decision, outcome to mindful_user;
 grant select on latest_outcome, decision_log, label_queue to mindful_user;
 grant select on reliability_curve, risk_coverage, signal_quality to mindful_user, mindful_reader;
 -- A row that the server has not sealed is refused, so its tenant may do with the cache what it likes.
 grant select, insert, delete on kv_state to mindful_user;
-grant select on conversation, memory_overview, model_usage, confidence_daily to mindful_user;
+grant select on conversation, memory_overview, model_usage, confidence_daily, embedding_status to mindful_user;
+grant select on document to mindful_user;
 
 -- Readers see figures of all tenants, and no table.
-grant select on memory_overview, model_usage, confidence_daily to mindful_reader;
+grant select on memory_overview, model_usage, confidence_daily, embedding_status to mindful_reader;
 
 grant select on setting_definition, setting, active_setting to mindful_user, mindful_admin;
 grant insert on setting to mindful_user, mindful_admin;
 
-grant execute on all functions in schema mindful to mindful_user;
+grant execute on all routines in schema mindful to mindful_user;
 revoke execute on function
     model_register(text, text, text, text, jsonb, text[]),
-    model_default_set(text),
+    adapter_register(text, text, text, real, jsonb, text[]),
+    model_default_set(text, boolean),
     _embedding_table_create(text, integer),
-    memory_index_create(text, text)
+    memory_index_create(text, text),
+    _embedding_missing(text),
+    _embedding_sweep_all(text),
+    _job_run_all(integer, real),
+    _job_retry_all(text),
+    job_replica_set(boolean),
+    _embedding_count_all()
 from mindful_user;
 grant execute on function
     model_register(text, text, text, text, jsonb, text[]),
-    model_default_set(text),
+    adapter_register(text, text, text, real, jsonb, text[]),
+    model_default_set(text, boolean),
     _embedding_table_create(text, integer),
     memory_index_create(text, text),
+    _embedding_missing(text),
+    _embedding_sweep_all(text),
+    _job_run_all(integer, real),
+    _job_retry_all(text),
+    job_replica_set(boolean),
+    embedding_sweep(text),
+    job_run(integer, real),
+    job_retry(text),
+    job_schedule(text),
+    _integer_argument(text, integer, integer, integer),
     _embedding_table(text),
     _model_find(text, text),
     _raise(text, text, text),
@@ -42,4 +62,6 @@ grant execute on function
     setting_set(text, jsonb, text, uuid, text),
     _setting_check(text, jsonb, text)
 to mindful_admin;
-grant execute on function _tenant(), _reads_all(), mindful_status() to mindful_reader;
+grant execute on procedure job_worker(real, boolean) to mindful_admin;
+grant execute on function _tenant(), _reads_all(), mindful_status(), _embedding_status(), _embedding_count_all()
+to mindful_reader;

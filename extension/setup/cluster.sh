@@ -172,6 +172,8 @@ select 'alter extension mindful update' from pg_available_extensions
   where name = 'mindful' and installed_version <> default_version \gexec
 select 'create extension if not exists pg_cron' from pg_available_extensions
   where name = 'pg_cron' and current_setting('shared_preload_libraries') ~ 'pg_cron' \gexec
+\o /dev/null
+select 'select mindful.job_schedule()' from pg_extension where extname = 'pg_cron' \gexec
 END
 }
 
@@ -187,7 +189,6 @@ select not exists (select from mindful.model where name = :'name') as absent \gs
 \if :absent
 \o /dev/null
 select mindful.model_register(name => :'name', kind => :'kind', provider => 'llama_cpp', source => :'source', options => :'options');
-select mindful.model_default_set(:'name');
 \endif
 END
 }

@@ -47,7 +47,7 @@ async def _threaded(pieces: Generator[str, None, None]) -> AsyncGenerator[str, N
 @pytest.fixture
 def quick(db: psycopg.Connection) -> None:
     """Let the scripted embedder be the default: what is tested here is not how well texts are found."""
-    db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
+    db.execute("select model_default_set(%s, force => true)", (SCRIPTED_EMBEDDER,))
 
 
 @pytest.fixture(params=[f"{kind} {target}" for kind in ("sync", "async") for target in TARGETS])

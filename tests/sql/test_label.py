@@ -172,3 +172,76 @@ def test_what_one_tenant_asked_changes_nothing_for_another(connect: Connect) -> 
         application.execute("select set_config('mindful.tenant', %s, false)", (tenant,))
         found += [value(application, sql, SENTIMENT) for _ in range(2)]
     assert all(probabilities == found[0] for probabilities in found)
+
+
+def test_a_condition_is_judged_for_many_texts_as_for_one(ana: psycopg.Connection) -> None:
+    texts = [text for text, _ in TEXTS]
+    condition = "The writer is pleased."
+    one = [
+        row[0] for row in ana.execute("select llm_if(t, %s) from unnest(%s::text[]) t", (condition, texts))
+    ]
+    many = value(ana, "select llm_if_many(%s, %s)", [*texts, None], condition)
+    assert many == [*one, None]
+    assert set(one) == {True, False}
+    for call in ("llm_if_many(null, 'x')", "llm_if_many('{a}', null)"):
+        assert value(ana, f"select {call}") is None
+    assert value(ana, "select llm_if_many('{}', 'x')") == []
+    assert value(ana, "select llm_if_many('{null}', 'x')") == [None]
+    for arguments, sqlstate in (
+        ("'{a}', ' '", "22023"),
+        ("array['a', ' '], 'x'", "22023"),
+        ("'{a}', 'x', 'nobody'", "42704"),
+    ):
+        with fails(sqlstate):
+            ana.execute(f"select llm_if_many({arguments})")
+
+
+EVALUATED = """
+do language plpython3u $do$
+from mindful.providers.llama import batch
+
+SD = batch.__dict__.setdefault("evaluated_for_a_test", [])
+if not hasattr(batch.Sequences, "plain_decode"):
+    batch.Sequences.plain_decode = batch.Sequences.decode
+
+    def decode(self, entries, interrupts):
+        SD.append(len(entries))
+        self.plain_decode(entries, interrupts)
+
+    batch.Sequences.decode = decode
+del SD[:]
+$do$"""
+READ = """
+do language plpython3u $do$
+from mindful.providers.llama import batch
+
+counts = batch.evaluated_for_a_test
+plpy.execute(f"select set_config('test.evaluated', '{sum(counts)} {len(counts)}', false)")
+$do$"""
+
+
+def test_a_scalar_form_over_a_table_evaluates_its_form_once(db: psycopg.Connection) -> None:
+    db.execute(
+        "create temp table note as select 'Number ' || i || ' is on the list.' as body from generate_series(1, 30) i"
+    )
+    labels = ["weather", "politics", "counting"]
+    form = value(
+        db,
+        "select llm_token_count('What is it about?' || E'\\nLabels: weather, politics, counting\\n\\nText: \\nLabel:')",
+    )
+    text = value(db, "select max(llm_token_count(body)) from note")
+    for sql in (
+        "select count(llm_classify(body, %s, 'What is it about?')) from note",
+        "select count(label) from llm_classify_many((select array_agg(body) from note), %s, 'What is it about?')",
+    ):
+        db.execute("select model_unload()")
+        db.execute(EVALUATED)
+        assert value(db, sql, labels) == 30
+        db.execute(READ)
+        evaluated, calls = map(int, str(value(db, "select current_setting('test.evaluated')")).split())
+        # Each row pays for its text, what the labels' tokens branch into, and the form's last line.
+        assert isinstance(form, int)
+        assert isinstance(text, int)
+        assert evaluated < 3 * form + 30 * (text + 12)
+        assert evaluated < 30 * (form + text) / 1.5
+        assert calls < (40 if "many" not in sql else 10)

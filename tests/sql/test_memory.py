@@ -37,32 +37,6 @@ def test_recall_finds_by_meaning_and_by_words(ana: psycopg.Connection, connect: 
     ]
 
 
-def test_recall_shows_the_parts_of_a_score(ana: psycopg.Connection) -> None:
-    remember(ana, FACTS)
-    rows = ana.execute("select score, similarity, bm25 from memory_recall('the third floor', 5)").fetchall()
-    assert len(rows) == 5
-    assert rows[0][0] == 1
-    assert rows[0][2] > 0
-    assert [row[0] for row in rows] == sorted((row[0] for row in rows), reverse=True)
-    assert all(-1 <= row[1] <= 1 for row in rows)
-    assert rows[-1][2] is None
-
-
-def test_bm25_is_the_formula(ana: psycopg.Connection) -> None:
-    remember(ana, ["red red fox", "red hen", "blue bird sings loudly"])
-    found: dict[str, float] = dict(
-        ana.execute("select content, bm25 from _memory_lexical('red fox', 10, null) join memory using (id)")
-    )
-    # Lengths 3, 2, 4, mean 3; "red" in 2 of 3 memories, "fox" in 1.
-    from math import log
-
-    def part(frequency: int, holders: int, length: int) -> float:
-        idf = log(1 + (3 - holders + 0.5) / (holders + 0.5))
-        return idf * frequency * 2.2 / (frequency + 1.2 * (0.25 + 0.75 * length / 3))
-
-    assert found == pytest.approx({"red red fox": part(2, 2, 3) + part(1, 1, 3), "red hen": part(1, 2, 2)})
-
-
 def test_ids_come_in_the_order_of_the_texts(ana: psycopg.Connection) -> None:
     ids = remember(ana, FACTS)
     assert ids == sorted(ids)
@@ -105,16 +79,6 @@ def test_counts_agree_with_the_rows(ana: psycopg.Connection, connect: Connect) -
             "select t.lexeme, m.id, t.frequency, t.length from memory m, _terms(m.content) t order by 1, 2"
         ).fetchall()
     )
-
-
-def test_kinds_narrow_a_recall(ana: psycopg.Connection) -> None:
-    ana.execute("select memory_insert('The manual explains vacuum.', kind => 'document')")
-    ana.execute("select memory_insert('I bought a vacuum cleaner.')")
-    for kind in ("document", "fact"):
-        rows = ana.execute(
-            "select kind from memory_recall('vacuum', 5, kinds => array[%s])", (kind,)
-        ).fetchall()
-        assert rows == [(kind,)]
 
 
 def test_stop_words_alone_are_recalled_by_meaning(ana: psycopg.Connection) -> None:
@@ -213,7 +177,8 @@ def test_a_tenants_index_is_used_and_finds_as_near_ones(
     crowd: None, admin: psycopg.Connection, db: psycopg.Connection
 ) -> None:
     db.execute("set mindful.tenant = 'crowd'")
-    query = "select array_agg(similarity order by similarity desc) from _memory_nearest('note 7', 10, null)"
+    query = """select array_agg(similarity order by similarity desc)
+        from _recall_dense(llm_embed('note 7', 'scripted-embedder'), 'scripted-embedder', 10, null)"""
     exact = (db.execute(query).fetchone() or ([],))[0]
     name = (admin.execute("select memory_index_create('crowd', 'scripted-embedder')").fetchone() or ("",))[0]
     plan = db.execute(

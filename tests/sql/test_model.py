@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import EMBEDDER, GENERATOR, fails
+from support.files import readable_folder
 from support.models import model_files
 
 
@@ -63,19 +64,16 @@ def test_facts_are_read_from_the_file(ana: psycopg.Connection) -> None:
     assert (EMBEDDER, 384, 256, "apache-2.0", 64, True) in rows
 
 
-def test_a_missing_or_damaged_file_is_refused(db: psycopg.Connection, tmp_path: Path) -> None:
+def test_a_missing_or_damaged_file_is_refused(db: psycopg.Connection) -> None:
     source = Path(model_files(db)["generator"])
-    tmp_path.chmod(0o755)
-    for parent in list(tmp_path.parents)[:3]:
-        if parent != Path("/tmp"):
-            parent.chmod(0o755)
-    truncated, garbage = tmp_path / "truncated.gguf", tmp_path / "garbage.gguf"
-    with source.open("rb") as file:
-        truncated.write_bytes(file.read(30_000_000))
-    garbage.write_bytes(b"no model at all")
-    for path, sqlstate in ((truncated, "XX001"), (garbage, "XX001"), (tmp_path / "nothing.gguf", "58P01")):
-        with fails(sqlstate):
-            db.execute("select model_register('broken', 'generator', 'llama_cpp', %s)", (str(path),))
+    with readable_folder() as folder:
+        truncated, garbage = folder / "truncated.gguf", folder / "garbage.gguf"
+        with source.open("rb") as file:
+            truncated.write_bytes(file.read(30_000_000))
+        garbage.write_bytes(b"no model at all")
+        for path, sqlstate in ((truncated, "XX001"), (garbage, "XX001"), (folder / "nothing.gguf", "58P01")):
+            with fails(sqlstate):
+                db.execute("select model_register('broken', 'generator', 'llama_cpp', %s)", (str(path),))
     assert db.execute("select count(*) from model where name = 'broken'").fetchone() == (0,)
 
 

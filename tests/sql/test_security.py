@@ -9,8 +9,12 @@ TABLES = (
     "memory",
     "memory_term",
     "memory_count",
+    "memory_evidence",
+    "memory_link",
     "memory_embedding_all_minilm_l6_v2",
     "attachment",
+    "embedding_job",
+    "embedding_job_failed",
     "generation",
     "review",
     "calibrator",
@@ -18,6 +22,10 @@ TABLES = (
     "gold",
     "decision",
     "outcome",
+    "consolidation",
+    "memory_extraction",
+    "memory_statement",
+    "memory_entity",
 )
 
 
@@ -46,6 +54,15 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
         """insert into threshold (calibrator_id, budget_kind, budget, delta, run, delta_spent, status, labels, reason)
            select id, 'answers', 0.1, 0.1, 1, 0.06, 'infeasible', 30, 'x' from calibrator"""
     )
+    ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")
+    ana.execute("select memory_link_insert(max(id), min(id), 'about') from memory")
+    ana.execute("select embedding_sweep('scripted-embedder')")
+    ana.execute(
+        "insert into embedding_job_failed (id, model, content_hash, attempts, error, enqueued_at)"
+        " select id, model, content_hash, 5, 'lost', now() from embedding_job limit 1"
+    )
+    ana.execute("select memory_insert('Anna Miller lives in Boston.', 'document')")
+    ana.execute("select memory_consolidate()")
     return ana
 
 
@@ -117,7 +134,7 @@ def test_a_tenant_is_believed_of_an_application_only(connect: Connect) -> None:
 def test_a_reader_sees_figures_of_all_and_words_of_none(
     victim: psycopg.Connection, reader: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
-    assert reader.execute("select sum(memories) from memory_overview").fetchone() == (3,)
+    assert reader.execute("select sum(memories) from memory_overview").fetchone() == (5,)
     assert bob.execute("select * from memory_overview").fetchall() == []
     assert reader.execute("select count(*) from model_usage").fetchone() != (0,)
     assert reader.execute("select count(*) from confidence_daily").fetchone() != (0,)

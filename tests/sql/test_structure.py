@@ -1,5 +1,6 @@
 """JSON drawn from texts with the real model, whatever the schema."""
 
+import json
 import os
 from typing import Any
 
@@ -258,3 +259,107 @@ def test_null_gives_null_and_calls_are_logged(ana: psycopg.Connection) -> None:
     assert row is not None
     assert row[:2] == (1, "stop")
     assert row[2] >= 1
+
+
+CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"]}
+ASK = "The text: Ben lives in Oslo. Where does he live? Answer as JSON with the key city."
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "llm_generate(%s, json_schema => %s)",
+        "(llm_generate_detail(%s, json_schema => %s)).text",
+        "(llm_generate_many(array[%s], json_schema => %s))[1]",
+        "(select string_agg(s, '') from llm_stream(%s, json_schema => %s) s)",
+    ],
+)
+def test_an_answer_is_held_to_a_schema(ana: psycopg.Connection, answer: str) -> None:
+    row = ana.execute(f"select {answer}".encode(), (ASK, Jsonb(CITY))).fetchone()
+    assert row is not None
+    assert Draft202012Validator(CITY).is_valid(json.loads(row[0])), row[0]
+
+
+def test_an_answer_is_held_to_a_grammar(ana: psycopg.Connection) -> None:
+    row = ana.execute(
+        "select llm_generate(%s, grammar => %s), (llm_generate_many(array[%s, 'Hi'], grammar => %s))[1]",
+        (ASK, grammar := 'root ::= ("Bergen" | "Oslo" | "\u4f60") "!"{2}', ASK, grammar),
+    ).fetchone()
+    assert row is not None
+    assert set(row) <= {"Bergen!!", "Oslo!!", "\u4f60!!"}
+
+
+def test_half_an_answer_to_a_schema_is_an_error_everywhere(ana: psycopg.Connection) -> None:
+    arguments = "%s, json_schema => %s, max_tokens => 3"
+    for call in (
+        f"llm_generate({arguments})",
+        f"llm_generate_detail({arguments})",
+        f"llm_stream({arguments})",
+        f"llm_generate_many(array[{arguments.replace(',', '],', 1)})",
+    ):
+        with fails("54000", "max_tokens"):
+            ana.execute(f"select {call}".encode(), (ASK, Jsonb(CITY)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sqlstate"),
+    [
+        ("grammar => ''", "22023"),
+        ("grammar => 'root ::='", None),
+        ("grammar => 'rule ::= \"a\"'", "22023"),
+        ("grammar => 'root ::= nothing'", "22023"),
+        ("grammar => 'root ::= root \"a\"'", "22023"),
+        ("grammar => 'root ::= \"a'", "22023"),
+        ("grammar => 'root ::= [a-'", "22023"),
+        ("grammar => 'root ::= \"a\"{1000000}'", "22023"),
+        ("grammar => 'root ::= ' || repeat('(', 30000) || '\"a\"' || repeat(')', 30000)", "22023"),
+        ("grammar => 'root ::= \"' || repeat('a', 70000) || '\"'", "54000"),
+        ("grammar => 'root ::= \"a\"', json_schema => '{}'", "22023"),
+        ("stop => '{a}', json_schema => '{}'", "22023"),
+        ('json_schema => \'{"type": "text"}\'', "22023"),
+        ("json_schema => '[]'", "22023"),
+    ],
+)
+def test_a_bad_schema_or_grammar_is_refused_and_the_connection_lives(
+    ana: psycopg.Connection, arguments: str, sqlstate: str | None
+) -> None:
+    for call in ("llm_generate('Hi'", "llm_generate_many('{Hi}'"):
+        sql = f"select {call}, {arguments})".encode()
+        if sqlstate is None:
+            ana.execute(sql)
+        else:
+            with fails(sqlstate):
+                ana.execute(sql)
+    assert ana.execute("select llm_generate('Hi', max_tokens => 1)").fetchone()
+
+
+def test_a_grammar_with_ever_more_readings_ends_in_an_error(ana: psycopg.Connection) -> None:
+    ambiguous = 'root ::= x\nx ::= [a-z ] x "b" | [a-z ] x "c" | "."'
+    with fails("22023", "begin with other"):
+        ana.execute("select llm_generate('Tell a story.', grammar => %s)", (ambiguous,))
+    assert ana.execute("select llm_generate('Hi', max_tokens => 1)").fetchone()
+
+
+def test_many_texts_are_extracted_in_their_order(ana: psycopg.Connection) -> None:
+    texts = ["Ben lives in Oslo.", None, "Mia lives in Rome.", "Anna moved to Paris."]
+    sql = "select llm_extract_many(%s, %s, 'In which city does the person live?', max_tokens => 40)"
+    row = ana.execute(sql, (texts, Jsonb(CITY))).fetchone()
+    assert row is not None
+    for city, found in zip(("Oslo", None, "Rome", "Paris"), row[0], strict=True):
+        assert found is None if city is None else city in found["city"]
+    logged = ana.execute("select count(*), min(cached_tokens) > 10 from generation where cached_tokens > 0")
+    assert logged.fetchone() == (2, True)  # the instruction and the schema were evaluated once
+
+
+def test_a_text_of_many_that_fails_is_named(ana: psycopg.Connection) -> None:
+    for arguments, sqlstate in (("40", "22023"), ("2", "54000")):
+        texts = ["Ben lives in Oslo.", " " if sqlstate == "22023" else "x"]
+        with fails(sqlstate) as caught:
+            ana.execute(
+                "select llm_extract_many(%s, %s, max_tokens => %s::int)", (texts, Jsonb(CITY), arguments)
+            )
+        assert f"content {2 if sqlstate == '22023' else 1}: " in str(caught.value)
+    assert ana.execute("select llm_extract_many(null, '{}'), llm_extract_many('{}', '{}')").fetchone() == (
+        None,
+        [],
+    )

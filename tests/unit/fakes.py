@@ -20,6 +20,7 @@ class FakeDatabase:
         self.answers: dict[str, Answer] = dict(answers) | {"_tenant() as tenant": [{"tenant": "ana"}]}
         self.asked: list[tuple[str, Sequence[Any]]] = []
         self.checks = 0
+        self.commits = 0
 
     def rows(self, sql: str, types: Sequence[str] = (), arguments: Sequence[Any] = ()) -> list[Row]:
         """Answer one statement."""
@@ -44,6 +45,10 @@ class FakeDatabase:
     def warning(self, message: str, hint: str) -> None:
         """No warning is expected."""
         raise AssertionError(f"{message}: {hint}")
+
+    def commit(self) -> None:
+        """Count commits."""
+        self.commits += 1
 
     def secret(self) -> bytes:
         """Any key will do."""

@@ -34,6 +34,7 @@ class Function:
     types: Sequence[str]
     options: dict[str, Any]
     atomic: bool
+    procedure: bool = False
 
     @property
     def signature(self) -> str:
@@ -66,6 +67,13 @@ class Script:
     policies: set[str] = field(default_factory=set)
     open_to_public: set[str] = field(default_factory=set)
     """Functions that everybody may call when the script has run."""
+
+
+_ROUTINES = (
+    enums.ObjectType.OBJECT_FUNCTION,
+    enums.ObjectType.OBJECT_PROCEDURE,
+    enums.ObjectType.OBJECT_ROUTINE,
+)
 
 
 def read(text: str) -> Script:
@@ -143,7 +151,7 @@ def _alter(script: Script, statement: Any) -> None:
 
 def _grant(script: Script, statement: Any) -> None:
     public = any(role.roletype == enums.RoleSpecType.ROLESPEC_PUBLIC for role in statement.grantees)
-    if statement.objtype != enums.ObjectType.OBJECT_FUNCTION or not public:
+    if statement.objtype not in _ROUTINES or not public:
         return
     if statement.targtype == enums.GrantTargetType.ACL_TARGET_ALL_IN_SCHEMA:
         named = {function.signature for function in script.functions}
@@ -169,6 +177,7 @@ def _function(statement: Any) -> Function:
         types=[_type(item.argType) for item in inputs],
         options=options,
         atomic=statement.sql_body is not None,
+        procedure=bool(statement.is_procedure),
     )
 
 

@@ -19,7 +19,7 @@ def many(
     db.answers["insert into mindful.generation"] = lambda rows: [
         {"id": at} for at, _ in enumerate(json.loads(rows))
     ]
-    arguments: tuple[Any, ...] = (None, 16, 0.0, seed, None, [], False)
+    arguments: tuple[Any, ...] = (None, 16, 0.0, seed, None, [], False, None, None)
     found: list[str | None] | None = wrapped(batch.llm_generate_many)(db, prompts, *arguments)
     return found
 

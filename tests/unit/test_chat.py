@@ -60,6 +60,8 @@ def database(
     memories: Sequence[Row] = (),
     of_session: str | None = "system",
     shown_from: int | None = None,
+    core: Sequence[Row] = (),
+    summaries: Sequence[Row] = (),
     **options: Any,
 ) -> FakeDatabase:
     model = {"name": "s", "kind": "generator", "provider": "scripted", "source": "", "sha256": "cafe"}
@@ -80,6 +82,10 @@ def database(
             "_session_turns": newest,
             "_session_shown_from": [{"turn": shown_from}],
             "memory_recall": memories,
+            "_core_memory": core,
+            "_recap_shown": list(reversed(summaries)),
+            "session_summary": [{"method": "off"}],
+            "_memory_shown": [],
             "message_insert_many": stored,
             "insert into mindful.generation": [{"id": 1}],
             "confidence_tier": [
@@ -351,3 +357,60 @@ def test_a_streamed_reply_comes_piece_by_piece_and_is_stored_at_its_end() -> Non
     assert db.arguments_of("message_insert_many") == []
     assert list(pieces) == [" two", " three"]
     assert len(db.arguments_of("message_insert_many")) == 1
+
+
+def core_of(*contents: str, tokens: int = 1000) -> list[Row]:
+    return [{"id": 40 + at, "content": content, "tokens": tokens} for at, content in enumerate(contents)]
+
+
+def summaries_of(*contents: str) -> list[Row]:
+    return [
+        {"id": 60 + at, "content": content, "first": str(10 * at + 1), "last": str(10 * at + 10)}
+        for at, content in enumerate(contents)
+    ]
+
+
+def test_core_memories_and_summaries_stand_quoted_in_the_system_message() -> None:
+    db = database(
+        turns_of(*(f"turn{at}" for at in range(1, 41))),
+        core=core_of("Call me\nAna."),
+        summaries=summaries_of("user: old\nassistant: talk", "user: newer"),
+    )
+    conversation = chat_of(db)
+    assert [part.part for part in conversation.context.parts][:5] == [
+        "system",
+        "core",
+        "summary",
+        "summary",
+        "turn",
+    ]
+    assert conversation.context.messages()[0] == Message(
+        "system",
+        'system\n\nKeep in mind:\n- "Call me\\nAna."\n\n'
+        'Earlier in this conversation:\n- "user: old"\n- "assistant: talk"\n- "user: newer"',
+    )
+
+
+def test_nothing_is_summarized_of_a_conversation_that_is_shown_whole() -> None:
+    db = database(turns_of("q1", "a1"), summaries=summaries_of("user: old"))
+    chat_of(db)
+    assert db.arguments_of("_recap_shown") == []
+
+
+def test_core_memories_keep_to_their_tokens() -> None:
+    words = "word " * 20
+    kept = chat_of(database(core=core_of(f"a {words}", f"b {words}", "c", tokens=45))).context.parts
+    assert [part.content[0] for part in kept if part.part == "core"] == ["a"]
+    assert [
+        part for part in chat_of(database(core=core_of("a", tokens=0))).context.parts if part.part == "core"
+    ] == []
+
+
+def test_a_window_that_grows_moves_to_make_room_for_summaries() -> None:
+    turns = turns_of(*(f"turn{at} " + "word " * 10 for at in range(1, 41)))
+    db = database(turns, shown_from=25, summaries=summaries_of("user: " + "word " * 30), context_length=360)
+    alone = database(turns, shown_from=25, context_length=360)
+    parts = chat_of(db).context.parts
+    assert sum(part.tokens for part in parts) <= 360 - 16
+    assert any(part.part == "summary" for part in parts)
+    assert chat_of(db).context.shown_from != chat_of(alone).context.shown_from == 25

@@ -52,6 +52,8 @@ def generate(db: FakeDatabase, prompt: str | None, **changed: Any) -> dict[str, 
         "system_prompt": None,
         "stop": [],
         "truncate": False,
+        "json_schema": None,
+        "grammar": None,
     }
     detail: dict[str, Any] | None = wrapped(llm.llm_generate_detail)(db, prompt, **arguments | changed)
     return detail

@@ -40,9 +40,13 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     assert one(ana, b"select memory_attach('shop.ticket', 'subject || '': '' || body')") == 1
     ana.execute("insert into shop.ticket values (2, 'Coffee', 'The machine leaks.')")
     ana.execute('select memory_insert(\'Rex is my dog, he says "woof".\', metadata => \'{"topic": "dog"}\')')
-    db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
+    db.execute("select model_default_set(%s, force => true)", (SCRIPTED_EMBEDDER,))
     ana.execute("select memory_insert('Paris is rainy.')")
-    db.execute("select model_default_set(%s)", (EMBEDDER,))
+    db.execute("select model_default_set(%s, force => true)", (EMBEDDER,))
+    ana.execute(
+        "insert into embedding_job_failed (id, model, content_hash, attempts, error, enqueued_at)"
+        " select id, model, content_hash, 5, 'lost', now() from embedding_job limit 1"
+    )
     message = one(
         ana,
         b"select message_id from llm_chat_detail('What is the capital of France?', model => %s)",
@@ -62,10 +66,10 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     )
     ana.execute("select setting_set('model_slot_wait_ms', '5000')")
     ana.execute("insert into memory_access (id) select min(id) from memory")
-    ana.execute(
-        "insert into memory_link (source_id, target_id, relation) select min(id), max(id), 'about' from memory"
-    )
-    ana.execute("insert into memory_evidence (id, source_id, quote) select min(id), max(id), 'x' from memory")
+    ana.execute("select memory_link_insert(min(id), max(id), 'about') from memory")
+    ana.execute("select memory_evidence_insert(max(id), min(id), 'Floor 3') from memory")
+    ana.execute("select memory_insert('Anna Miller lives in Boston.', 'document')")
+    ana.execute("select memory_consolidate()")
     rows = rows_of(db)
     assert [table for table, found in rows.items() if not found] == []
 
@@ -136,6 +140,8 @@ def test_a_restored_database_is_the_same_and_goes_on(
 def test_calls_of_triggers_would_be_counted(dsn: str) -> None:
     with psycopg.connect(dsn, options="-c track_functions=all", autocommit=True) as connection:
         connection.execute("select memory_insert('Rex is my dog.')")
-    with psycopg.connect(dsn) as connection:
+    with psycopg.connect(
+        dsn, autocommit=True
+    ) as connection:  # a transaction would look at one snapshot for ever
         counted = calls(connection)
     assert (counted["_memory_embed"], counted["_memory_index"]) == (1, 1)

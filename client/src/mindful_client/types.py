@@ -43,6 +43,7 @@ class ContextPart:
     tokens: int
     memory_id: int | None
     score: float | None
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class ChatDetail:
 
 @dataclass(frozen=True)
 class RecalledMemory:
-    """A memory that matches a query; similarity and bm25 are None where that arm did not find it."""
+    """A memory that matches a query, with every component of its score; None where that arm did not find it."""
 
     id: int
     content: str
@@ -85,6 +86,83 @@ class RecalledMemory:
     role: str | None
     source: str | None
     created_at: datetime
+    bm25_context: float | None
+    similarity_context: float
+    recency: float
+    importance: float
+    access: float
+
+
+@dataclass(frozen=True)
+class MemoryVersion:
+    """What a memory said, and when that was true."""
+
+    id: int
+    content: str
+    importance: float
+    confidence: float | None
+    level: str
+    valid_from: datetime | None
+    valid_to: datetime | None
+    superseded_by: int | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class MemoryNeighbor:
+    """A memory, and the links that lead to it."""
+
+    id: int
+    content: str
+    kind: str
+    relation: str
+    weight: float
+    depth: int
+    path: list[int]
+
+
+@dataclass(frozen=True)
+class JobOutcome:
+    """What a worker did: embeddings stored, jobs there was nothing left to do for, attempts that failed."""
+
+    embedded: int
+    dropped: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class ComparedMemory:
+    """A memory that is near to a query in one embedder's space."""
+
+    model: str
+    rank: int
+    id: int
+    similarity: float
+    content: str
+
+
+@dataclass(frozen=True)
+class DocumentChange:
+    """How many chunks a document has now, and what became of them and of those of its last version."""
+
+    chunks: int
+    inserted: int
+    replaced: int
+    kept: int
+    deleted: int
+
+
+@dataclass(frozen=True)
+class DocumentDetail:
+    """A document that is remembered."""
+
+    source: str
+    title: str | None
+    chunks: int
+    bytes: int
+    created_at: datetime
+    updated_at: datetime
+    fingerprint: str | None
 
 
 @dataclass(frozen=True)
@@ -131,3 +209,23 @@ class StatusDetail:
     private_bytes: int
     shared_bytes: int
     models: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class ConsolidationDetail:
+    """What a run has read, what came of it, what was rejected by reason, and how many texts are left."""
+
+    id: int
+    status: str
+    extractor: str
+    memories_processed: int
+    remaining: int
+    facts: int | None
+    strengthened: int | None
+    refined: int | None
+    contradicted: int | None
+    links: int | None
+    promoted: int | None
+    decayed: int | None
+    rejected: dict[str, int] | None
+    error: str | None

@@ -60,6 +60,16 @@ class Backend:
         """Read the server's own flags."""
         return any(flag.value for flag in _pending)
 
+    def commit(self) -> None:
+        """Commit, and go on in a new transaction."""
+        try:
+            plpy.commit()
+        except plpy.spiexceptions.InvalidTransactionTermination:
+            raise NotReadyError(
+                "a procedure that commits was called within a transaction",
+                "Call it outside of any: no BEGIN.",
+            ) from None
+
     def secret(self) -> bytes:
         """Derive a key from the cluster's own random bytes."""
         return hmac.digest(_nonce().contents.raw, b"mindful kv_state", "sha256")

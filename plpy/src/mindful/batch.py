@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, MindfulError
@@ -23,24 +24,56 @@ def llm_generate_many(
     system_prompt: str | None,
     stop: Sequence[str] | None,
     truncate: bool | None,
+    json_schema: str | None,
+    grammar: str | None,
 ) -> list[str | None] | None:
     """Answer prompts in one batch; NULL for NULL."""
     if prompts is None:
         return None
-    calls: list[Call] = []
-    for at, prompt in enumerate(prompts):
-        if prompt is None:
-            continue
-        if not isinstance(prompt, str):
-            raise InvalidParameterError(
-                "prompts has more than one dimension", "Give a one-dimensional array of texts."
-            )
+
+    def call(at: int, prompt: str) -> Call:
         own = None if seed is None else (seed + at) % _SEEDS if seed >= 0 else seed
-        try:
-            calls.append(
-                call_of(db, prompt, model, max_tokens, temperature, own, system_prompt, stop, truncate)
+        return call_of(
+            db,
+            prompt,
+            model,
+            max_tokens,
+            temperature,
+            own,
+            system_prompt,
+            stop,
+            truncate,
+            json_schema,
+            grammar,
+        )
+
+    return answer_texts(db, "prompt", prompts, call)
+
+
+def answer_texts(
+    db: Database, name: str, texts: Sequence[str | None], call_of_text: Callable[[int, str], Call]
+) -> list[str | None]:
+    """Answer the calls that texts make, side by side; NULL for NULL. An error says which text it is about."""
+    calls: dict[int, Call] = {}
+    for at, text in enumerate(texts):
+        if text is None:
+            continue
+        if not isinstance(text, str):
+            raise InvalidParameterError(
+                f"{name}s has more than one dimension", "Give a one-dimensional array of texts."
             )
-        except MindfulError as error:
-            raise type(error)(f"prompt {at + 1}: {error}", error.hint) from None
-    texts = iter(Call.answer_many(db, calls))
-    return [None if prompt is None else next(texts) for prompt in prompts]
+        with _about(name, at):
+            calls[at] = call_of_text(at, text)
+    answers: dict[int, str] = {}
+    for at, answer in zip(calls, Call.answer_many(db, list(calls.values())), strict=True):
+        with _about(name, at):
+            answers[at] = calls[at].checked(answer)
+    return [answers.get(at) for at in range(len(texts))]
+
+
+@contextmanager
+def _about(name: str, at: int) -> Iterator[None]:
+    try:
+        yield
+    except MindfulError as error:
+        raise type(error)(f"{name} {at + 1}: {error}", error.hint) from None

@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from mindful import action, runtime
 from mindful.context import compose
 from mindful.decision import Decision, record
 from mindful.entry import sql_function
-from mindful.errors import InvalidParameterError, NullValueError
+from mindful.errors import InvalidParameterError
 from mindful.llm import BLANK, Call, check_fits, sampling_of
 from mindful.ports import Database, Sampling
+from mindful.recap import keep_up
 from mindful.state import ConversationState
 
 _SILENCE = "..."
 """The reply where the model has nothing but an end token to say: that is a turn too."""
-
-
-@sql_function
-def session_context(
-    db: Database,
-    session_id: str | None,
-    query: str | None,
-    model: str | None,
-    max_tokens: int | None,
-    memories: int | None,
-) -> list[dict[str, Any]]:
-    """Tell what the model would be shown for a message."""
-    if session_id is None:
-        raise NullValueError("session_id is null", "Give a session, as session_start returns it.")
-    chat = Chat(db, query, session_id, model, sampling_of(max_tokens, 0.0, None), memories)
-    return [dataclasses.asdict(part) for part in chat.context.parts]
 
 
 @sql_function
@@ -137,9 +122,7 @@ class Chat:
             reply += _SILENCE
             yield _SILENCE
         # What has been read cannot be taken back: nothing else is done than to flag it.
-        self._finish(
-            reply, dataclasses.replace(self._wanted, confidence_tier=0, escalate=False, abstain_below=0)
-        )
+        self._finish(reply, replace(self._wanted, confidence_tier=0, escalate=False, abstain_below=0))
         if notice := self._notice():
             yield notice
 
@@ -177,6 +160,7 @@ class Chat:
         for decision in found.decisions:
             decision.parent_id = self._decision_id
             [self._decision_id] = record(self._db, [decision])
+        keep_up(self._db, self._spec, self._generator, self.session_id)
         self._keep(reply)
         return reply
 
@@ -212,3 +196,4 @@ class Chat:
             (self.session_id, json.dumps(turns)),
         )
         self._message_id = ids[-1]["id"]
+        self._db.rows("select mindful._memory_shown($1)", ("bigint[]",), (self.context.memory_ids,))

@@ -1,14 +1,18 @@
-"""What the model is shown for a message: the system prompt, recalled memories, the newest turns, the message."""
+"""What the model is shown for a message: system prompt, core memories, summaries, memories, turns, the message."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from mindful import runtime
+from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError, UndefinedObjectError
-from mindful.llm import SYSTEM_PROMPT
+from mindful.llm import SYSTEM_PROMPT, check_fits, sampling_of
 from mindful.ports import Database, Generator, Message, ModelSpec, Row, Sampling
 
 LAYOUT = "Context:\n{memories}\n\nQuestion: {message}\nAnswer:"
@@ -23,6 +27,8 @@ _RELATED = 0.25
 _WINDOW = 30
 """Newest turns of a session that may be shown. When there are more, or they do not fit, half as many are: the prompt
 then begins alike for many turns, and what was computed of it is used again (docs/decisions.md)."""
+_SUMMARY_SHARE = 8
+"""Part of the context that summaries may fill: an eighth."""
 _MESSAGE_OVERHEAD = 8
 """Tokens that a chat template adds to a message, at most, in the models this was tried with."""
 
@@ -37,6 +43,11 @@ class Part:
     tokens: int
     memory_id: int | None = None
     score: float | None = None
+    reason: str = ""
+
+
+_HEADINGS = {"core": "Keep in mind:", "summary": "Earlier in this conversation:"}
+"""Parts of the system message, which stays as it is from turn to turn, and what stands above them."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ class Context:
     @property
     def notes(self) -> list[str]:
         """What the memories among the parts say."""
-        return [part.content for part in self.parts if part.part == "memory"]
+        return self._of("memory")
 
     @property
     def question(self) -> str:
@@ -69,21 +80,37 @@ class Context:
 
     def messages(self) -> list[Message]:
         """Lay the parts out as messages, the memories within the last one."""
-        *before, last = [part for part in self.parts if part.part != "memory"]
-        return [
-            *(Message(part.role, part.content) for part in before),
-            Message(last.role, with_notes(last.content, self.notes, self.layout)),
-        ]
+        *told, last = self._told()
+        return [*told, Message(last.role, with_notes(last.content, self.notes, self.layout))]
 
     def next_messages(self, reply: str) -> list[Message]:
         """Lay out what the next turn's prompt begins with: memories are shown for one turn only."""
-        told = [Message(part.role, part.content) for part in self.parts if part.part != "memory"]
-        return [*told, Message("assistant", reply), Message("user", "")]
+        return [*self._told(), Message("assistant", reply), Message("user", "")]
+
+    def _told(self) -> list[Message]:
+        talk = [Message(part.role, part.content) for part in self.parts if part.part in ("turn", "message")]
+        return [Message("system", "\n\n".join(self._system())), *talk]
+
+    def _system(self) -> Iterator[str]:
+        yield from self._of("system")
+        for part, heading in _HEADINGS.items():
+            if lines := [line for content in self._of(part) for line in _lines(part, content)]:
+                yield "\n".join([heading, *lines])
+
+    def _of(self, kind: str) -> list[str]:
+        return [part.content for part in self.parts if part.part == kind]
 
 
 def quote(note: str) -> str:
     """Write a memory as the model is shown it: one line, a JSON string."""
     return f"- {json.dumps(note, ensure_ascii=False)}"
+
+
+def _lines(part: str, content: str) -> list[str]:
+    """Write a part's content as the model is shown it; what was remembered is quoted."""
+    if part == "summary":
+        return [quote(line) for line in content.splitlines() if line.strip()]
+    return [quote(content)] if part in ("core", "memory") else [content]
 
 
 def with_notes(message: str, notes: Sequence[str], layout: str = LAYOUT) -> str:
@@ -93,6 +120,24 @@ def with_notes(message: str, notes: Sequence[str], layout: str = LAYOUT) -> str:
     quoted = "\n".join(map(quote, notes))
     # One pass over the layout: a placeholder inside a memory or a message stays as it is.
     return _PLACEHOLDER.sub(lambda found: {"{memories}": quoted, "{message}": message}[found[0]], layout)
+
+
+@sql_function
+def session_context(
+    db: Database,
+    session_id: str | None,
+    query: str | None,
+    model: str | None,
+    max_tokens: int | None,
+    memories: int | None,
+) -> list[dict[str, Any]]:
+    """Tell what the model would be shown for a message."""
+    if session_id is None:
+        raise NullValueError("session_id is null", "Give a session, as session_start returns it.")
+    spec, generator = runtime.generator(db, model)
+    context = compose(db, spec, generator, session_id, query, sampling_of(max_tokens, 0.0, None), memories)
+    check_fits(generator.encode(context.messages()), generator)
+    return [dataclasses.asdict(part) for part in context.parts]
 
 
 def compose(
@@ -128,25 +173,24 @@ class _Composer:
         system, turns, reply_to = self._system_prompt(), self._turns(), None
         if message is None:
             message, reply_to, turns = self._pending(turns)
-        first = self._part("system", "system", system)
-        last = self._part("message", "user", message)
+        last = self._part("message", "user", message, "to be answered")
         length = self._generator.context_length
-        room = length - min(sampling.max_tokens, length // 2) - first.tokens - last.tokens
+        room = length - min(sampling.max_tokens, length // 2) - system.tokens - last.tokens
+        core = list(self._core(room // 4))
+        room -= _cost(core)
         layout = self._spec.options.get("layout", LAYOUT)
         around = self._generator.count(layout)
         turns = self._since(turns)
-        shown = {row["id"] for row in turns}
+        shown = {row["id"] for row in turns} | {part.memory_id for part in core}
         recalled = _fitting(self._recall(message, shown, memories), room // 3 - around)
         if recalled:
-            room -= around + sum(part.tokens for part in recalled)
-        window = self._window(turns, room)
-        shown_from = next(
-            (turn["turn"] for turn in turns if window and turn["id"] == window[0].memory_id), None
-        )
-        parts = [first, *recalled, *window, last]
+            room -= around + _cost(recalled)
+        summaries, window = self._told(turns, room)
+        shown_from = _turn_of(window[0], turns) if window else None
+        parts = [system, *core, *summaries, *recalled, *window, last]
         return Context(parts, layout, shown_from, reply_to, self._considered)
 
-    def _system_prompt(self) -> str:
+    def _system_prompt(self) -> Part:
         prompt: str | None = None
         if self._session_id is not None:
             rows = self._db.rows(
@@ -161,7 +205,55 @@ class _Composer:
                     "Start one with session_start(), or look in mindful.session.",
                 )
             prompt = rows[0]["system_prompt"]
-        return prompt or str(self._spec.options.get("system_prompt", SYSTEM_PROMPT))
+        if prompt:
+            return self._part("system", "system", prompt, "the session's system prompt")
+        if prompt := self._spec.options.get("system_prompt"):
+            return self._part("system", "system", str(prompt), "the model's option system_prompt")
+        return self._part("system", "system", SYSTEM_PROMPT, "the default system prompt")
+
+    def _core(self, room: int) -> list[Part]:
+        rows = self._db.rows(
+            """select c.id, c.content, mindful.setting_get('core_memory_tokens', $1)::integer as tokens
+               from mindful._core_memory() c""",
+            ("uuid",),
+            (self._session_id,),
+        )
+        parts = (
+            self._part("core", "system", row["content"], "its metadata say core", row["id"])
+            for row in self._interruptibly(rows)
+        )
+        return _fitting(parts, min(room, rows[0]["tokens"])) if rows else []
+
+    def _told(self, turns: Sequence[Row], room: int) -> tuple[list[Part], list[Part]]:
+        """Choose the turns that are shown, and the summaries of those before them."""
+        window = self._window(turns, room)
+        summaries = self._summaries(turns, window, room)
+        if _cost(summaries) + _cost(window) > room:  # then the window moves, to where it leaves room for them
+            window = self._window(turns, room - _cost(summaries))
+            summaries = self._summaries(turns, window, room - _cost(window))
+        return summaries, window
+
+    def _summaries(self, turns: Sequence[Row], window: Sequence[Part], room: int) -> list[Part]:
+        """Choose summaries of what was said before the window, the newest that fit a share of the context."""
+        begins = _turn_of(window[0], turns) if window else turns[0]["turn"] + 1 if turns else 1
+        if begins == 1:
+            return []
+        rows = self._db.rows(
+            "select id, content, first, last from mindful._recap_shown($1, $2)",
+            ("uuid", "integer"),
+            (self._session_id, begins),
+        )
+        parts = (
+            self._part(
+                "summary",
+                "system",
+                row["content"],
+                f"turns {row['first']} to {row['last']}, which left the window",
+                row["id"],
+            )
+            for row in rows
+        )
+        return _fitting(parts, min(room, self._generator.context_length // _SUMMARY_SHARE))[::-1]
 
     def _turns(self) -> Sequence[Row]:
         """Read the newest turns, newest first."""
@@ -195,7 +287,9 @@ class _Composer:
     def _window(self, turns: Sequence[Row], room: int) -> list[Part]:
         """Choose the turns that are shown, oldest first: all while they fit, then half as many at once."""
         parts = [
-            self._part("turn", turn["role"], turn["content"], turn["id"])
+            self._part(
+                "turn", turn["role"], turn["content"], f"turn {turn['turn']} of the window", turn["id"]
+            )
             for turn in self._interruptibly(turns)
             if turn["role"] in ("user", "assistant")
         ]
@@ -205,13 +299,14 @@ class _Composer:
             window = _from_user(_first(parts[: _WINDOW // 2], room // 2)) or window
         return window[::-1]
 
-    def _recall(self, message: str, shown: set[int], memories: int) -> Iterator[Part]:
+    def _recall(self, message: str, shown: set[int | None], memories: int) -> Iterator[Part]:
         if memories == 0:
             return
         rows = self._db.rows(
-            "select id, content, role, score, similarity, bm25 from mindful.memory_recall($1, $2)",
-            ("text", "integer"),
-            (message, memories + len(shown) + 5),
+            """select id, content, role, score, similarity, bm25 from mindful.memory_recall($1, $2)
+               where kind <> 'summary' or session_id is distinct from $3""",
+            ("text", "integer", "uuid"),
+            (message, memories + len(shown) + 5, self._session_id),
         )
         self._considered = rows
         # The model's own words are not evidence, and the question asked before is not its answer.
@@ -221,19 +316,26 @@ class _Composer:
             if row["id"] not in shown
             and row["role"] != "assistant"
             and row["content"] != message
-            and (row["bm25"] is not None or row["similarity"] >= _RELATED)
+            and (row["bm25"] is not None or (row["similarity"] or 0) >= _RELATED)
         ]
         for row in self._interruptibly(kept[:memories]):
             if row["score"] < _RELEVANT * kept[0]["score"]:
                 break
-            yield self._part("memory", "user", row["content"], row["id"], row["score"])
+            found = {"similarity": row["similarity"], "BM25": row["bm25"]}
+            reason = ", ".join(f"{name} {value:.2f}" for name, value in found.items() if value is not None)
+            yield self._part("memory", "user", row["content"], reason, row["id"], row["score"])
 
     def _part(
-        self, part: str, role: str, content: str, memory_id: int | None = None, score: float | None = None
+        self,
+        part: str,
+        role: str,
+        content: str,
+        reason: str,
+        memory_id: int | None = None,
+        score: float | None = None,
     ) -> Part:
-        shown = quote(content) if part == "memory" else content
-        tokens = self._generator.count(shown) + _MESSAGE_OVERHEAD
-        return Part(part, role, content, tokens, memory_id, score)
+        tokens = self._generator.count("\\n".join(_lines(part, content))) + _MESSAGE_OVERHEAD
+        return Part(part, role, content, tokens, memory_id, score, reason)
 
     def _interruptibly(self, rows: Sequence[Row]) -> Iterator[Row]:
         """Look for a cancel between rows: to count the tokens of a long text takes up to a second."""
@@ -245,6 +347,14 @@ class _Composer:
 def _fitting(parts: Iterable[Part], room: int) -> list[Part]:
     """Take parts, best first, for as long as they fit; one that would never fit hides no other."""
     return _first((part for part in parts if part.tokens <= room), room)
+
+
+def _cost(parts: Iterable[Part]) -> int:
+    return sum(part.tokens for part in parts)
+
+
+def _turn_of(part: Part, turns: Sequence[Row]) -> int:
+    return next(int(turn["turn"]) for turn in turns if turn["id"] == part.memory_id)
 
 
 def _first(parts: Iterable[Part], room: int) -> list[Part]:

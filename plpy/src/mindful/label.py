@@ -61,9 +61,19 @@ def llm_if(db: Database, content: str | None, condition: str | None, model: str 
     """Tell whether a condition holds for a text."""
     if content is None or condition is None:
         return None
-    _check("condition", condition)
-    true, false = _probabilities(db, _Question(condition), [content], model, subtract_prior=True)[0]
-    return true > false
+    return _truths(db, [content], condition, model)[0]
+
+
+@sql_function
+def llm_if_many(
+    db: Database, contents: Sequence[str | None] | None, condition: str | None, model: str | None
+) -> list[bool | None] | None:
+    """Tell for each of many texts whether a condition holds; NULL for NULL."""
+    if contents is None or condition is None:
+        return None
+    texts = [text for text in contents if text is not None]
+    truths = iter(_truths(db, texts, condition, model) if texts else ())
+    return [None if text is None else next(truths) for text in contents]
 
 
 class _Form:
@@ -126,6 +136,12 @@ def _probabilities(
             [prior] = generator.score([form.filled("")], form.candidates, turn)
         scores = generator.score([form.filled(content) for content in contents], form.candidates, turn)
     return [softmax([score - base for score, base in zip(row, prior, strict=True)]) for row in scores]
+
+
+def _truths(db: Database, contents: Sequence[str], condition: str, model: str | None) -> list[bool]:
+    _check("condition", condition)
+    rows = _probabilities(db, _Question(condition), contents, model, subtract_prior=True)
+    return [true > false for true, false in rows]
 
 
 def _checked(labels: Sequence[str | None] | None) -> list[str]:

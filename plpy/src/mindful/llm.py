@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from mindful import runtime
 from mindful.entry import sql_function
@@ -14,6 +15,9 @@ from mindful.errors import ContextLengthError, InvalidParameterError, NullValueE
 from mindful.ports import Completion, Database, Generator, Message, ModelSpec, Sampling
 from mindful.slot import Turn
 from mindful.vector import to_text
+
+if TYPE_CHECKING:
+    from mindful.schema import Schema
 
 LONGEST_TEXT = 1 << 18
 """Bytes, as for a memory: tokenizing cannot be interrupted, and takes up to a second for this many."""
@@ -34,11 +38,15 @@ def llm_generate(
     system_prompt: str | None,
     stop: Sequence[str] | None,
     truncate: bool | None,
+    json_schema: str | None,
+    grammar: str | None,
 ) -> str | None:
     """Answer a prompt."""
     if prompt is None:
         return None
-    call = call_of(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+    call = call_of(
+        db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar
+    )
     return call.answer(db)
 
 
@@ -53,11 +61,15 @@ def llm_generate_detail(
     system_prompt: str | None,
     stop: Sequence[str] | None,
     truncate: bool | None,
+    json_schema: str | None,
+    grammar: str | None,
 ) -> dict[str, Any] | None:
     """Answer a prompt, and tell what it cost and how sure the model was."""
     if prompt is None:
         return None
-    call = call_of(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+    call = call_of(
+        db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar
+    )
     return {"text": call.answer(db), "model": call.spec.name} | call.outcome()
 
 
@@ -72,10 +84,24 @@ def llm_stream(
     system_prompt: str | None,
     stop: Sequence[str] | None,
     truncate: bool | None,
+    json_schema: str | None,
+    grammar: str | None,
 ) -> Iterator[str]:
     """Answer a prompt piece by piece."""
     if prompt is not None:
-        call = call_of(db, prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate)
+        call = call_of(
+            db,
+            prompt,
+            model,
+            max_tokens,
+            temperature,
+            seed,
+            system_prompt,
+            stop,
+            truncate,
+            json_schema,
+            grammar,
+        )
         yield from call.stream(db)
 
 
@@ -128,12 +154,18 @@ class Call:
     """One call of a generator, from its prompt to its row in `generation`."""
 
     def __init__(
-        self, spec: ModelSpec, generator: Generator, tokens: Sequence[int], sampling: Sampling
+        self,
+        spec: ModelSpec,
+        generator: Generator,
+        tokens: Sequence[int],
+        sampling: Sampling,
+        schema: Schema | None = None,
     ) -> None:
         self.spec = spec
         self._generator = generator
         self._tokens = tokens
         self._sampling = sampling
+        self._schema = schema
         self._completion = Completion()
         self.generation_id: int | None = None
         """The call's row in `generation`, once it is recorded."""
@@ -143,19 +175,32 @@ class Call:
         with Turn(db) as turn:
             text = "".join(self._generator.stream(self._tokens, self._sampling, self._completion, turn))
         self._record(db, turn, memory_ids)
-        return text
+        return self.checked(text)
 
     def stream(self, db: Database, memory_ids: Sequence[int] = ()) -> Iterator[str]:
         """Yield the answer as it is made, and record the call at its end."""
-        turn = Turn(db)
+        turn, made = Turn(db), []
         pieces = self._generator.stream(self._tokens, self._sampling, self._completion, turn)
         while True:
             with turn:  # nobody waits for a slot while a cursor rests
                 piece = next(pieces, None)
             if piece is None:
                 break
+            made.append(piece)
             yield piece
         self._record(db, turn, memory_ids)
+        self.checked("".join(made))
+
+    def checked(self, text: str) -> str:
+        """Return the answer, or raise where it is not what its schema asks for."""
+        if self._schema is None:
+            return text
+        if self._completion.finish_reason == "length":
+            raise ContextLengthError(
+                f"the answer is not complete after {len(self._completion.logprobs)} tokens",
+                "Raise max_tokens, or bound texts and arrays in json_schema by maxLength and maxItems.",
+            )
+        return self._schema.checked(text)
 
     def outcome(self) -> dict[str, Any]:
         """Tell what a finished call cost and how sure the model was, as columns of `generation_detail`."""
@@ -295,9 +340,12 @@ def call_of(
     system_prompt: str | None,
     stop: Sequence[str] | None,
     truncate: bool | None,
+    json_schema: str | None,
+    grammar: str | None,
 ) -> Call:
     """Check the arguments of a generating function, and make the call that they describe."""
     sampling = sampling_of(max_tokens, temperature, seed, stop)
+    sampling, schema = _held(sampling, json_schema, grammar)
     if not prompt.strip(BLANK):
         raise InvalidParameterError("prompt is empty", "Give a text with at least one visible character.")
     check_length("prompt", prompt)
@@ -310,7 +358,26 @@ def call_of(
         kept = generator.count(prompt) - (len(tokens) - room)
         tokens = _encode(generator, system, generator.truncate(prompt, max(kept, 1)))
     check_fits(tokens, generator)
-    return Call(spec, generator, tokens, sampling)
+    return Call(spec, generator, tokens, sampling, schema)
+
+
+def _held(sampling: Sampling, json_schema: str | None, grammar: str | None) -> tuple[Sampling, Schema | None]:
+    """Hold a sampling to a schema or a grammar, where one is given."""
+    if json_schema is None and grammar is None:
+        return sampling, None
+    if json_schema is not None and (grammar is not None or sampling.stop):
+        raise InvalidParameterError(
+            f"json_schema and {'stop' if grammar is None else 'grammar'} are given", "Give one of them."
+        )
+    # Imported here, as most calls do without.
+    if json_schema is None:
+        from mindful.gbnf import checked
+
+        return replace(sampling, grammar=checked(str(grammar))), None
+    from mindful.schema import schema_of
+
+    schema = schema_of(json_schema)
+    return replace(sampling, grammar=schema.grammar), schema
 
 
 def _encode(generator: Generator, system: str, prompt: str) -> list[int]:

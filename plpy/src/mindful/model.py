@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from mindful import providers, runtime
 from mindful.entry import sql_function
 from mindful.errors import DuplicateObjectError, InvalidParameterError, NullValueError
 from mindful.ports import Database, ModelFacts
+
+_STRONGEST = 10.0
+"""Of an adapter's scale."""
 
 
 @sql_function
@@ -26,6 +30,53 @@ def model_register(
         raise NullValueError("name, kind, provider and source must not be null", "Give all four.")
     if kind not in providers.KINDS:
         raise InvalidParameterError(f'there is no kind "{kind}"', f"Kinds are {', '.join(providers.KINDS)}.")
+    _check_free(db, name)
+    settings = _settings(options)
+    facts = providers.module(provider).inspect(kind, source, settings)
+    _insert(db, (name, kind, provider, source, json.dumps(settings)), granted_to, facts)
+    if kind == "embedder":
+        db.rows("select mindful._embedding_table_create($1, $2)", ("text", "integer"), (name, facts.dims))
+    return name
+
+
+@sql_function
+def adapter_register(
+    db: Database,
+    name: str | None,
+    base: str | None,
+    source: str | None,
+    scale: float | None,
+    options: str | None,
+    granted_to: Sequence[str] | None,
+) -> str:
+    """Check an adapter by loading it with its base once, and enter it as a generator of its own."""
+    if name is None or base is None or source is None or scale is None:
+        raise NullValueError("name, base, source and scale must not be null", "Give all four.")
+    if not -_STRONGEST <= scale <= _STRONGEST:
+        raise InvalidParameterError(
+            f"scale is {scale}", f"It must be between {-_STRONGEST} and {_STRONGEST}; 1 is as it was trained."
+        )
+    _check_free(db, name)
+    model = runtime.find(db, "generator", base)
+    if model.provider != "llama_cpp" or model.adapter is not None:
+        raise InvalidParameterError(
+            f'"{base}" cannot be the base of an adapter', "Name a generator of llama_cpp that is no adapter."
+        )
+    from mindful.providers.llama import inspect_adapter
+
+    settings = _settings(options) | {"scale": round(scale, 6)}  # a real has no more digits
+    facts = inspect_adapter(model, source, settings, db)
+    _insert(db, (name, "generator", model.provider, source, json.dumps(settings)), granted_to, facts, base)
+    return name
+
+
+@sql_function
+def model_unload(db: Database, name: str | None) -> int:
+    """Give back the memory of one model, or of all, in this backend."""
+    return runtime.unload(name)
+
+
+def _check_free(db: Database, name: str) -> None:
     # Names that differ in punctuation alone would share an embedding table.
     taken = db.rows(
         """select m.name from mindful.model m
@@ -38,6 +89,9 @@ def model_register(
             f'there is a model "{taken[0]["name"]}" already',
             "Choose a name that differs in more than punctuation; models are listed in mindful.model.",
         )
+
+
+def _settings(options: str | None) -> dict[str, Any]:
     try:
         settings = json.loads(options or "{}")
     except RecursionError:
@@ -46,28 +100,22 @@ def model_register(
         raise InvalidParameterError(
             "options is no JSON object", 'Give an object, such as {"context_length": 2048}.'
         )
-    facts = providers.module(provider).inspect(kind, source, settings)
-    _insert(db, (name, kind, provider, source, json.dumps(settings)), granted_to, facts)
-    if kind == "embedder":
-        db.rows("select mindful._embedding_table_create($1, $2)", ("text", "integer"), (name, facts.dims))
-    return name
-
-
-@sql_function
-def model_unload(db: Database, name: str | None) -> int:
-    """Give back the memory of one model, or of all, in this backend."""
-    return runtime.unload(name)
+    return settings
 
 
 def _insert(
-    db: Database, identity: tuple[str, ...], granted_to: Sequence[str] | None, facts: ModelFacts
+    db: Database,
+    identity: tuple[str, ...],
+    granted_to: Sequence[str] | None,
+    facts: ModelFacts,
+    base: str | None = None,
 ) -> None:
     db.rows(
         """insert into mindful.model (name, kind, provider, source, options, granted_to,
-                                      sha256, context_length, dims, licence, is_default)
-           select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+                                      sha256, context_length, dims, licence, base, is_default)
+           select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
                not exists (select from mindful.model m where m.kind = $2 and m.is_default)""",
-        ("text", "text", "text", "text", "jsonb", "text[]", "text", "integer", "integer", "text"),
+        ("text", "text", "text", "text", "jsonb", "text[]", "text", "integer", "integer", "text", "text"),
         (
             *identity,
             ["mindful_user"] if granted_to is None else list(granted_to),
@@ -75,5 +123,6 @@ def _insert(
             facts.context_length,
             facts.dims,
             facts.licence,
+            base,
         ),
     )

@@ -29,6 +29,9 @@ class Database(Interrupts, Protocol):
     def one(self, sql: str, types: Sequence[str] = (), arguments: Sequence[Any] = ()) -> Row:
         """Run a statement that yields at least one row, and return its first."""
 
+    def commit(self) -> None:
+        """Commit, and go on in a new transaction; only a procedure that is called outside of any can."""
+
     def secret(self) -> bytes:
         """Return a key of 32 bytes that every process of this server has, and nobody can read by SQL."""
 
@@ -159,6 +162,8 @@ class ModelSpec:
     source: str
     sha256: str
     options: Mapping[str, Any]
+    adapter: str | None = None
+    """The file of a LoRA that changes the model in `source`; name, hash and options are then the adapter's."""
 
 
 @dataclass(frozen=True)

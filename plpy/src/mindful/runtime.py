@@ -46,7 +46,7 @@ def embedder(db: Database, name: str | None) -> tuple[ModelSpec, Embedder]:
 def find(db: Database, kind: str, name: str | None) -> ModelSpec:
     """Look a model up in the registry, as far as the calling role may see it."""
     rows = db.rows(
-        "select name, kind, provider, source, sha256, options from mindful._model_find($1, $2)",
+        "select name, kind, provider, source, sha256, options, adapter from mindful._model_find($1, $2)",
         ("text", "text"),
         (kind, name),
     )

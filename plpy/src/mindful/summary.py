@@ -20,7 +20,11 @@ def summary(db: Database, state: Sequence[str] | None) -> str | None:
     texts = [text for text in state or () if text.strip()]
     if not texts:
         return None
-    spec, generator = runtime.generator(db, None)
+    return summarize(db, *runtime.generator(db, None), texts)
+
+
+def summarize(db: Database, spec: ModelSpec, generator: Generator, texts: Sequence[str]) -> str:
+    """Summarize texts in their order, at least one, with a generator."""
     room = generator.context_length - _LENGTH - len(generator.encode(_messages("")))
     while True:
         parts = list(_parts(texts, generator, room))

@@ -2,6 +2,12 @@
 
 from mindful_client.calls.calibration import *  # noqa: F403
 from mindful_client.calls.chat import *  # noqa: F403
+from mindful_client.calls.consolidation import *  # noqa: F403
+from mindful_client.calls.document import *  # noqa: F403
+from mindful_client.calls.embedding import *  # noqa: F403
+from mindful_client.calls.fact import *  # noqa: F403
+from mindful_client.calls.job import *  # noqa: F403
+from mindful_client.calls.link import *  # noqa: F403
 from mindful_client.calls.llm import *  # noqa: F403
 from mindful_client.calls.memory import *  # noqa: F403
 from mindful_client.calls.model import *  # noqa: F403

@@ -58,6 +58,14 @@ def session_context(
     return rows("session_context", locals(), ContextPart)
 
 
+def session_summarize(session_id: UUID | str, *, method: str | None = DEFAULT) -> Call[int]:
+    """Summarize the turns of a session that have no summary yet, ten by ten, and return how many summaries were made.
+
+    Raises InvalidInputError (no such method), NotFoundError, NotReadyError.
+    """
+    return scalar("session_summarize", locals())
+
+
 def llm_chat(
     message: str | None,
     *,

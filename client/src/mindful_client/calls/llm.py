@@ -30,6 +30,8 @@ def llm_generate(
     system_prompt: str | None = DEFAULT,
     stop: Sequence[str] = DEFAULT,
     truncate: bool = DEFAULT,
+    json_schema: Json | None = DEFAULT,
+    grammar: str | None = DEFAULT,
 ) -> Call[str | None]:
     """Answer a prompt; None gives None.
 
@@ -48,6 +50,8 @@ def llm_generate_detail(
     system_prompt: str | None = DEFAULT,
     stop: Sequence[str] = DEFAULT,
     truncate: bool = DEFAULT,
+    json_schema: Json | None = DEFAULT,
+    grammar: str | None = DEFAULT,
 ) -> Call[GenerationDetail | None]:
     """Answer a prompt, and tell what it cost and how sure the model was; None gives None.
 
@@ -66,6 +70,8 @@ def llm_stream(
     system_prompt: str | None = DEFAULT,
     stop: Sequence[str] = DEFAULT,
     truncate: bool = DEFAULT,
+    json_schema: Json | None = DEFAULT,
+    grammar: str | None = DEFAULT,
 ) -> Stream:
     """Answer a prompt piece by piece, as the pieces are made; None gives none.
 
@@ -110,6 +116,8 @@ def llm_generate_many(
     system_prompt: str | None = DEFAULT,
     stop: Sequence[str] = DEFAULT,
     truncate: bool = DEFAULT,
+    json_schema: Json | None = DEFAULT,
+    grammar: str | None = DEFAULT,
 ) -> Call[list[str | None] | None]:
     """Answer prompts side by side, in their order, None for None; more tokens a second than one by one.
 
@@ -156,6 +164,16 @@ def llm_if(content: str | None, condition: str | None, *, model: str | None = DE
     return scalar("llm_if", locals())
 
 
+def llm_if_many(
+    contents: Sequence[str | None] | None, condition: str | None, *, model: str | None = DEFAULT
+) -> Call[list[bool | None] | None]:
+    """Tell for texts, in shared batches and in their order, whether a statement is true; None for None.
+
+    Raises as llm_if.
+    """
+    return scalar("llm_if_many", locals())
+
+
 def llm_extract(
     content: str | None,
     json_schema: Json,
@@ -169,3 +187,18 @@ def llm_extract(
     Raises InvalidInputError (schema, text, an answer that is not complete after max_tokens), NotFoundError.
     """
     return scalar("llm_extract", locals())
+
+
+def llm_extract_many(
+    contents: Sequence[str | None] | None,
+    json_schema: Json,
+    *,
+    instruction: str | None = DEFAULT,
+    model: str | None = DEFAULT,
+    max_tokens: int = DEFAULT,
+) -> Call[list[Any] | None]:
+    """Draw JSON that fits a JSON schema from texts side by side, in their order; None for None.
+
+    Raises as llm_extract.
+    """
+    return scalar("llm_extract_many", locals())

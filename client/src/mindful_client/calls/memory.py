@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
 
 from mindful_client.calls.statement import DEFAULT, Call, Json, rows, scalar, scalars
 from mindful_client.types import RecalledMemory
@@ -15,10 +17,18 @@ def memory_insert(
     metadata: Json | None = DEFAULT,
     source: str | None = DEFAULT,
     source_key: str | None = DEFAULT,
+    importance: float | None = DEFAULT,
+    confidence: float | None = DEFAULT,
+    level: str | None = DEFAULT,
+    valid_from: datetime | None = DEFAULT,
+    valid_to: datetime | None = DEFAULT,
+    evidence: Sequence[Json] = DEFAULT,
 ) -> Call[int]:
     """Remember a text and return its id. Kinds: fact, document, summary, reflection.
 
-    Raises InvalidInputError, AlreadyExistsError (source and source_key taken).
+    Evidence is a list of {"source_id", "quote"}, as memory_evidence_insert takes them.
+
+    Raises InvalidInputError, NotFoundError (a source), AlreadyExistsError (source and source_key taken).
     """
     return scalar("memory_insert", locals())
 
@@ -32,13 +42,27 @@ def memory_insert_many(memories: Sequence[Json]) -> Call[list[int]]:
 
 
 def memory_recall(
-    query: str, *, k: int = DEFAULT, kinds: Sequence[str] | None = DEFAULT
+    query: str,
+    *,
+    k: int = DEFAULT,
+    kinds: Sequence[str] | None = DEFAULT,
+    metadata: Json | None = DEFAULT,
+    session_id: UUID | None = DEFAULT,
+    as_of: datetime = DEFAULT,
+    max_tokens: int | None = DEFAULT,
 ) -> Call[list[RecalledMemory]]:
-    """Return the k memories that best match a query, best first.
+    """Return the k memories that best match a query, best first, of some kinds, with some metadata, of a session.
 
-    Raises InvalidInputError (empty query, k outside 1 to 1000).
+    They are valid at as_of (now), and have about max_tokens tokens at most.
+
+    Raises InvalidInputError (empty query, k outside 1 to 1000, max_tokens below 1).
     """
     return rows("memory_recall", locals(), RecalledMemory)
+
+
+def memory_access_insert(ids: Sequence[int]) -> Call[int]:
+    """Count that memories were used; return how many were counted: nobody waits for another's count."""
+    return scalar("memory_access_insert", locals())
 
 
 def memory_attach(relation: str, content: str, *, mode: str = DEFAULT) -> Call[int]:

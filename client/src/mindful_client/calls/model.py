@@ -24,10 +24,27 @@ def model_register(
     return scalar("model_register", locals())
 
 
-def model_default_set(name: str) -> Call[None]:
+def adapter_register(
+    name: str,
+    base: str,
+    source: str,
+    *,
+    scale: float = DEFAULT,
+    options: Json = DEFAULT,
+    granted_to: Sequence[str] = DEFAULT,
+) -> Call[str]:
+    """Check a LoRA adapter's file, which lies on the server, and enter it as a generator. For administrators.
+
+    Raises InvalidInputError, AlreadyExistsError, NotFoundError (no such base or file).
+    """
+    return scalar("adapter_register", locals())
+
+
+def model_default_set(name: str, *, force: bool = DEFAULT) -> Call[None]:
     """Make a model the default of its kind. For administrators.
 
-    Raises NotFoundError.
+    Raises NotFoundError, NotReadyError (an embedder that has not embedded what is there: force makes it the
+    default all the same).
     """
     return scalar("model_default_set", locals(), convert=nothing)
 

@@ -12,6 +12,7 @@ from mindful_client.cli.chat import chat
 from mindful_client.cli.memory import recall, remember
 from mindful_client.cli.output import report
 from mindful_client.cli.status import status
+from mindful_client.cli.worker import worker
 from mindful_client.client import Client
 from mindful_client.errors import MindfulError
 
@@ -44,5 +45,5 @@ def main(context: click.Context, dsn: str) -> None:
     context.obj = context.with_resource(Client(dsn))
 
 
-for command in (chat, recall, remember, status):
+for command in (chat, recall, remember, status, worker):
     main.add_command(command)

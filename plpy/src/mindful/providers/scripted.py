@@ -135,14 +135,20 @@ class ScriptedGenerator:
 
 
 class ScriptedEmbedder:
-    """Embeds a text as the sum of its words' hashes: texts that share words are near."""
+    """Embeds a text as the sum of its words' hashes: texts that share words are near.
+
+    A text that holds the option `refused` cannot be embedded, nor can others with it in a batch.
+    """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.dims = integer(options, "dims", 64, 1, 2000)
+        self._refused = str(options.get("refused", "\0"))
 
     def embed(self, texts: Sequence[str], interrupts: Interrupts) -> list[Vector]:
         """Embed texts as unit vectors."""
         interrupts.check()
+        if any(self._refused in text for text in texts):
+            raise InvalidParameterError("the script refuses a text", "Leave it out.")
         return [self._embed(text) for text in texts]
 
     def count(self, text: str) -> int:

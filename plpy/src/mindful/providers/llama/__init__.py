@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
-from mindful.errors import InvalidParameterError
-from mindful.ports import Embedder, Generator, Message, ModelFacts, ModelSpec
+from mindful.errors import CorruptedModelError, InvalidParameterError
+from mindful.ports import Embedder, Generator, Interrupts, Message, ModelFacts, ModelSpec
+from mindful.providers.llama.adapter import Adapter, check_file
 from mindful.providers.llama.library import llama
 from mindful.providers.llama.weights import Weights
 from mindful.providers.options import check_known, file_sha256, integer
 
+_PROMPTING = ("system_prompt", "layout")
 _OPTIONS = {
-    "generator": ("context_length", "threads", "system_prompt", "layout", "template", "stop"),
+    "generator": ("context_length", "threads", "template", "stop", *_PROMPTING),
     "embedder": ("context_length", "threads"),
 }
 
@@ -49,9 +53,31 @@ def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
         weights.close()
 
 
+def inspect_adapter(
+    base: ModelSpec, source: str, options: Mapping[str, Any], interrupts: Interrupts
+) -> ModelFacts:
+    """Load an adapter with its base, have them evaluate a prompt, and tell what the file holds."""
+    check_known(options, ("scale", *_PROMPTING))
+    check_file(source)
+    sha256 = file_sha256(source)
+    generator = cast(
+        Generator, load(replace(base, adapter=source, sha256=sha256, options={**base.options, **options}))
+    )
+    try:
+        tokens = generator.encode([Message("user", "Hi")])
+        if not math.isfinite(*generator.next_logprobs(tokens, ["Hi"], interrupts)):
+            raise CorruptedModelError(
+                f'with the adapter file "{source}" the model computes no numbers', "Train it anew."
+            )
+        return ModelFacts(sha256, generator.context_length, dims=None, licence=None)
+    finally:
+        generator.close()
+
+
 def load(spec: ModelSpec) -> Generator | Embedder:
     """Map a registered file and make a context for it."""
-    weights = Weights(spec.source)
+    adapter = spec.adapter and Adapter(spec.adapter, spec.sha256, float(spec.options["scale"]))
+    weights = Weights(spec.source, adapter or None)
     try:
         return _open(spec, weights, *_settings(weights, spec.options))
     except BaseException:

@@ -60,7 +60,7 @@ class Sequences:
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_ENABLED
         params.no_perf = True
-        self.context = llama.llama_init_from_model(weights.model, params)
+        self.context = weights.context(params)
         if not self.context:
             raise CorruptedModelError(
                 f"llama.cpp cannot make a context of {cells} tokens for {sequences} sequences: {last_error()}"

@@ -33,7 +33,7 @@ class LlamaEmbedder:
         params.embeddings = True
         params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_ENABLED
         params.no_perf = True
-        self._context = llama.llama_init_from_model(weights.model, params)
+        self._context = weights.context(params)
         if not self._context:
             raise CorruptedModelError("llama.cpp cannot make a context for this embedder")
         self._batch = llama.llama_batch_init(self._capacity, 0, 1)

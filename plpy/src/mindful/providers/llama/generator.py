@@ -48,7 +48,7 @@ class LlamaGenerator:
         params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_ENABLED
         params.no_perf = True
         params.n_seq_max, params.kv_unified = kv.SEQUENCES, True
-        self._context = llama.llama_init_from_model(weights.model, params)
+        self._context = weights.context(params)
         if not self._context:
             raise CorruptedModelError(
                 f"llama.cpp cannot make a context of {context_length} tokens: {last_error()}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from types import TracebackType
 from typing import Any
 
@@ -13,6 +14,8 @@ from mindful.providers.llama.weights import Weights
 
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 """llama_token_data."""
+_LONGEST_CHOICE_S = 3.0
+"""The longest enumeration that a schema may have takes two."""
 
 
 class Sampler:
@@ -45,9 +48,16 @@ class Sampler:
         token: int = llama.llama_sampler_sample(self._chain, context, at)
         if self._grammar is None:
             return token
+        started = time.perf_counter()
         if not self._allowed(token):
             token = self._choose_allowed(logits)
         llama.llama_sampler_accept(self._grammar, token)
+        # An ambiguous grammar can take longer from token to token, and llama.cpp cannot be interrupted here.
+        if time.perf_counter() - started > _LONGEST_CHOICE_S:
+            raise InvalidParameterError(
+                "the grammar has too many ways to read what was made so far",
+                "Let alternatives of a rule that refers to itself begin with other characters.",
+            )
         return token
 
     def close(self) -> None:
@@ -78,7 +88,8 @@ class Sampler:
         # One that cannot be chosen must not be accepted either: llama.cpp would end the process.
         if np.all(candidates["logit"] == -np.inf):
             raise DataError(
-                "no token of the model continues what the grammar asks for", "Simplify json_schema."
+                "no token of the model continues what the grammar asks for",
+                "Simplify the json_schema or grammar.",
             )
         llama.llama_sampler_apply(self._chain, ctypes.byref(array))
         return int(array.data[array.selected].id)
@@ -94,6 +105,6 @@ def _grammar(weights: Weights, text: str) -> Any:
     if not grammar:
         raise InvalidParameterError(
             f"llama.cpp cannot read the grammar: {last_error()}",
-            "A reference in json_schema may lead back to itself with nothing between.",
+            "It must be GBNF with a rule root; no rule, nor reference in json_schema, may begin with itself.",
         )
     return grammar

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 from mindful.errors import CorruptedModelError, UndefinedFileError
+from mindful.providers.llama.adapter import Adapter
 from mindful.providers.llama.library import last_error, llama
 from mindful.providers.options import file_stamp, readable_file
 
@@ -12,7 +14,7 @@ from mindful.providers.options import file_stamp, readable_file
 class Weights:
     """A model file mapped into memory, where all backends share one copy of it."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, adapter: Adapter | None = None) -> None:
         if not readable_file(source):
             raise UndefinedFileError(
                 f'there is no model file "{source}"',
@@ -27,10 +29,22 @@ class Weights:
                 "The file may be truncated or of a format that this llama.cpp does not know; copy it again.",
             )
         self.stamp = file_stamp(source)
+        self._adapter = adapter
+        if adapter is not None:
+            self.stamp += f", adapter {file_stamp(adapter.source)} {adapter.scale}"
+            self._lora = adapter.load(self.model)
         self.vocabulary = llama.llama_model_get_vocab(self.model)
         self.vocabulary_size: int = llama.llama_vocab_n_tokens(self.vocabulary)
         self.trained_context: int = llama.llama_model_n_ctx_train(self.model)
         self._piece = ctypes.create_string_buffer(512)
+
+    def context(self, params: Any) -> Any:
+        """Make a context for the model, with its adapter; none where llama.cpp cannot."""
+        context = llama.llama_init_from_model(self.model, params)
+        if context and self._adapter is not None:
+            adapters = (llama.llama_adapter_lora_p_ctypes * 1)(self._lora)
+            llama.llama_set_adapters_lora(context, adapters, 1, (ctypes.c_float * 1)(self._adapter.scale))
+        return context
 
     def metadata(self, key: str) -> str | None:
         """Return a value of the file's metadata as text."""
@@ -70,5 +84,5 @@ class Weights:
         return bool(llama.llama_vocab_is_eog(self.vocabulary, token))
 
     def close(self) -> None:
-        """Unmap the file."""
+        """Unmap the file; an adapter goes with it."""
         llama.llama_model_free(self.model)

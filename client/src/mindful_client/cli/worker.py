@@ -1,0 +1,136 @@
+"""mindful worker."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+import time
+from collections.abc import Iterator
+from types import FrameType
+
+import click
+import psycopg
+
+from mindful_client._methods import APPLICATION
+from mindful_client.cli.output import report
+from mindful_client.client import Client
+from mindful_client.errors import NotReadyError, QueryCancelledError, UnavailableError, translated
+
+_BATCH = 64
+_LOOK_S = 1.0
+"""How soon a stop is heard while there is nothing to do, and a failed job's time is seen to have come."""
+_PAUSE_S = 5.0
+"""How long to wait where the server cannot do the work now."""
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="End when nothing waits any more.")
+@click.option(
+    "--sweep",
+    "sweep_minutes",
+    type=click.FloatRange(min=0),
+    default=10,
+    show_default=True,
+    help="Minutes between searches for memories that have no embedding; 0 for none.",
+)
+@click.pass_context
+def worker(context: click.Context, once: bool, sweep_minutes: float) -> None:
+    """Embed memories that wait (settings: embedding_mode), as they come.
+
+    An administrator's worker works for everybody. Ctrl-C ends it after the batch it is at, a second Ctrl-C at
+    once; what it had not finished, another does. Any number of workers may run.
+    """
+    _Worker(context.find_root().params["dsn"], once, sweep_minutes * 60).run()
+
+
+class _Worker:
+    """A loop over batches, until somebody stops it."""
+
+    def __init__(self, dsn: str, once: bool, sweep_s: float) -> None:
+        self._dsn = dsn
+        self._once = once
+        self._sweep_s = sweep_s
+        self._next_sweep = 0.0 if sweep_s else float("inf")
+        self._client: Client | None = None
+        self._stopped = False
+        self._embedded = 0
+
+    def run(self) -> None:
+        """Work, and connect again where the server went away."""
+        with self._interruptible():
+            while not self._stopped:
+                try:
+                    with translated(), self._connection() as connection:
+                        self._client = Client(connection)
+                        self._work(self._client, connection)
+                except QueryCancelledError as error:
+                    if not self._stopped:
+                        report(error)
+                except UnavailableError as error:
+                    if self._client is None or self._stopped:  # it never was there, or is not needed any more
+                        raise
+                    report(error)
+                    self._pause()
+        click.echo(f"Stopped after {self._embedded} embeddings.")
+
+    def _connection(self) -> psycopg.Connection:
+        return psycopg.connect(self._dsn, autocommit=True, fallback_application_name=APPLICATION)
+
+    def _work(self, client: Client, connection: psycopg.Connection) -> None:
+        connection.execute("listen mindful_job")
+        while not self._stopped:
+            try:
+                worked = self._sweep(client) + self._batch(client)
+            except NotReadyError as error:
+                report(error)
+                self._pause()
+                continue
+            if worked:
+                continue
+            if self._once:
+                self._stopped = True
+                return
+            for _ in connection.notifies(timeout=_LOOK_S, stop_after=1):
+                pass
+
+    def _sweep(self, client: Client) -> int:
+        if time.monotonic() < self._next_sweep:
+            return 0
+        self._next_sweep = time.monotonic() + self._sweep_s
+        found = client.embedding_sweep()
+        if found:
+            self._say(f"{found} memories without an embedding found")
+        return found
+
+    def _batch(self, client: Client) -> int:
+        done = dataclasses.asdict(client.job_run(max_jobs=_BATCH))
+        self._embedded += done["embedded"]
+        parts = [f"{count} {what}" for what, count in done.items() if count]
+        if parts:
+            self._say(", ".join(parts))
+        return sum(done.values())
+
+    def _say(self, what: str) -> None:
+        click.echo(f"{time.strftime('%H:%M:%S')}  {what}")
+
+    def _pause(self) -> None:
+        end = time.monotonic() + _PAUSE_S
+        while not self._stopped and time.monotonic() < end:
+            time.sleep(0.1)
+
+    @contextlib.contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Let a signal end the loop, and a second one the batch too."""
+
+        def stop(_signal: int, _frame: FrameType | None) -> None:
+            if self._stopped and self._client is not None:
+                self._client.cancel()
+            self._stopped = True
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

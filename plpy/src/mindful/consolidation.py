@@ -1,0 +1,181 @@
+"""Consolidation: what texts state becomes facts, and facts become linked knowledge."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from mindful.entry import sql_function
+from mindful.extraction import Statement, rule
+from mindful.extraction.link import Links
+from mindful.extraction.resolution import Resolver
+from mindful.extraction.sentence import TEMPLATE, normal, plain, sentences
+from mindful.extraction.store import Store
+from mindful.ports import Database
+
+_BATCH = 200
+"""Texts whose facts are resolved and written together."""
+_ECHO_WORDS = 4
+"""Shorter sentences may be said by two without the one repeating the other."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A message or a document to be read."""
+
+    id: int
+    kind: str
+    role: str | None
+    content: str
+    content_hash: str
+    session_id: str | None
+    turn: int | None
+    speaker: str | None
+    at: datetime
+
+
+@sql_function
+def consolidate(
+    db: Database,
+    run: int,
+    since: str | None,
+    extractor: str,
+    model: str | None,
+    memories: int,
+    seconds: int | None,
+) -> str:
+    """Read the texts that are due, and enter what they state."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    due = db.rows(
+        "select id from mindful._consolidation_pending($1) limit $2",
+        ("timestamptz", "bigint"),
+        (since, memories),
+    )
+    ids = [row["id"] for row in due]
+    size = _BATCH if extractor == "rule" else 8
+    store = Store(db, run, extractor, model)
+    counts: Counter[str] = Counter()
+    rejected: Counter[str] = Counter()
+    for start in range(0, len(ids), size):
+        if start and deadline is not None and time.monotonic() > deadline:
+            break
+        batch = _texts(db, ids[start : start + size])
+        _Batch(db, store, model, counts, rejected).read(batch)
+        counts["memories_processed"] += len(batch)
+    named = ("memories_processed", "facts", "strengthened", "refined", "contradicted", "links")
+    return json.dumps({key: counts[key] for key in named} | {"rejected": rejected})
+
+
+def _texts(db: Database, ids: Sequence[int]) -> list[Text]:
+    rows = db.rows(
+        """select m.id, m.kind, m.role, m.content, m.content_hash, m.session_id::text, m.turn,
+               m.metadata ->> 'speaker' as speaker, pg_catalog.to_json(m.created_at) #>> '{}' as at
+           from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = any ($1)
+           order by m.created_at, m.id""",
+        ("bigint[]",),
+        (list(ids),),
+    )
+    return [Text(**dict(row) | {"at": datetime.fromisoformat(row["at"])}) for row in rows]
+
+
+class _Batch:
+    """Texts that are read together."""
+
+    def __init__(
+        self, db: Database, store: Store, model: str | None, counts: Counter[str], rejected: Counter[str]
+    ) -> None:
+        self._db, self._store, self._model = db, store, model
+        self._counts, self._rejected = counts, rejected
+
+    def read(self, texts: Sequence[Text]) -> None:
+        """Draw facts from texts, and write them with all that belongs to them."""
+        ids = [text.id for text in texts]
+        self._store.forget_lost_quotes(ids)
+        drawn = list(self._statements(texts))
+        resolver = Resolver(self._store.known({statement.subject for _, statement in drawn}))
+        links, found = Links(), Counter[int]()
+        for text, statement in drawn:
+            fact = resolver.add(statement, text.id, text.at)
+            links.add(fact, text.id, text.session_id, text.turn, cause=statement.cause)
+            found[text.id] += 1
+        self._store.insert(resolver.news)
+        self._counts["strengthened"] += self._store.strengthen(resolver.changed)
+        self._store.close([fact for fact in (*resolver.changed, *resolver.news) if fact.superseded_by])
+        self._counts["links"] += self._store.link(resolver.news, links)
+        self._store.mark([(text.id, text.content_hash, found[text.id]) for text in texts])
+        self._counts["facts"] += len(resolver.news)
+        self._counts["refined"] += sum(bool(fact.refines) for fact in resolver.news)
+        self._counts["contradicted"] += sum(len(fact.contradicts) for fact in resolver.news)
+
+    def _statements(self, texts: Sequence[Text]) -> Iterator[tuple[Text, Statement]]:
+        readable = [text for text in texts if self._is_readable(text)]
+        said = self._said_by_others(readable)
+        if self._store.extractor == "model":
+            from mindful.extraction.model import statements as by_model
+
+            drawn = by_model(
+                self._db, [(text.content, _speaker(text)) for text in readable], self._model, self._rejected
+            )
+        else:
+            drawn = (self._by_rules(text) for text in readable)
+        for text, statements in zip(readable, drawn, strict=True):
+            for statement in statements:
+                if statement.quote not in text.content:
+                    self._rejected["quote_not_found"] += 1
+                elif _is_echo(statement, text, said):
+                    self._rejected["echo"] += 1
+                else:
+                    yield text, statement
+
+    def _by_rules(self, text: Text) -> list[Statement]:
+        self._db.check()
+        return list(rule.statements(text.content, _speaker(text), text.at))
+
+    def _is_readable(self, text: Text) -> bool:
+        """Refuse what nobody has said: facts come from people's words and from documents."""
+        if text.kind == "message" and text.role != "user":
+            self._rejected["system_prompt" if text.role == "system" else "generated"] += 1
+            return False
+        if TEMPLATE.search(text.content):
+            self._rejected["template"] += 1
+            return False
+        return True
+
+    def _said_by_others(self, texts: Sequence[Text]) -> dict[str, dict[str, int]]:
+        """Return the sentences of system prompts and generated messages, by session, with the turn of each."""
+        sessions = sorted({text.session_id for text in texts if text.session_id})
+        rows = self._db.rows(
+            """select s.session_id::text, 0 as turn, s.system_prompt as content
+               from mindful.session s
+               where s.tenant = (select mindful._tenant()) and s.session_id = any ($1) and s.system_prompt is not null
+               union all
+               select m.session_id::text, m.turn, m.content
+               from mindful.memory m
+               where m.tenant = (select mindful._tenant()) and m.session_id = any ($1) and m.role <> 'user'
+               order by 2""",
+            ("uuid[]",),
+            (sessions,),
+        )
+        said: dict[str, dict[str, int]] = {session: {} for session in sessions}
+        for row in rows:
+            shown = plain(row["content"])
+            for start, end in sentences(shown):
+                said[row["session_id"]].setdefault(normal(shown[start:end]), row["turn"])
+        return said
+
+
+def _speaker(text: Text) -> str | None:
+    return None if text.kind == "document" else text.speaker or "The user"
+
+
+def _is_echo(statement: Statement, text: Text, said: dict[str, dict[str, int]]) -> bool:
+    """Tell whether somebody repeats what the system prompt or a generated message said before."""
+    before = said.get(text.session_id or "", {})
+    words = normal(statement.quote)
+    return len(words.split()) >= _ECHO_WORDS and any(
+        turn < (text.turn or 0) and words in sentence for sentence, turn in before.items()
+    )

@@ -1,0 +1,58 @@
+"""Links between facts: told together, about the same, the one because of the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from mindful.extraction.resolution import Fact, words
+
+_WEIGHTS = {"cooccurs": 0.5, "follows": 0.3, "causes": 0.9, "refines": 0.8, "contradicts": 0.9}
+
+
+class Links:
+    """Links of the facts that texts support, in the order in which they were told."""
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[Fact, Fact, str]] = []
+        self._last: tuple[Fact, int, str | None, int | None] | None = None
+
+    def add(
+        self, fact: Fact, source_id: int, session_id: str | None, turn: int | None, *, cause: bool
+    ) -> None:
+        """Link a fact to the one told before it, in the same text or in the turn before."""
+        if self._last is not None and self._last[0] is not fact:
+            before, source, session, last_turn = self._last
+            if source == source_id:
+                self._pairs.append((fact, before, "causes") if cause else (before, fact, "cooccurs"))
+            elif session is not None and session == session_id and (turn or 0) - (last_turn or 0) == 1:
+                self._pairs.append((before, fact, "follows"))
+        self._last = (fact, source_id, session_id, turn)
+
+    def rows(self, news: Sequence[Fact]) -> list[dict[str, Any]]:
+        """Return the links as rows, once all facts have ids."""
+        pairs = list(self._pairs)
+        for fact in news:
+            pairs += [(fact, other, "refines") for other in fact.refines]
+            pairs += [(fact, other, "contradicts") for other in fact.contradicts]
+        return [
+            {
+                "source_id": source.id,
+                "target_id": target.id,
+                "relation": relation,
+                "weight": _WEIGHTS[relation],
+            }
+            for source, target, relation in pairs
+        ]
+
+
+def entities(fact: Fact) -> set[str]:
+    """Return whom and what a fact is about, beside its speaker: names, and an object of one or two words."""
+    found = {name.lower() for name in re.findall(r"\b[A-Z][\w'-]+(?: [A-Z][\w'-]+)*", fact.object)}
+    if "'s " in fact.subject:
+        found.add(fact.subject.lower())
+    meaning = words(fact.object)
+    if len(meaning) <= 2:
+        found.add(" ".join(sorted(meaning)))
+    return found

@@ -1,0 +1,102 @@
+"""What new statements are to those that are known: the same, a refinement, a contradiction, or news."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from mindful.extraction import OPPOSITES, Statement, is_single
+
+_PASSING = ("event", "plans", "does")
+_NEAR = timedelta(days=30)
+"""How far apart two tellings of the same event, plan or pastime may be."""
+_LITTLE = frozenset(
+    ("a", "an", "the", "my", "their", "his", "her", "its", "our", "some", "of", "to", "in", "on", "at", "for", "with",
+     "and", "also", "just", "really", "very")
+)  # fmt: skip
+
+
+@dataclass
+class Fact:
+    """A fact that is known, or that will be."""
+
+    subject: str
+    relation: str
+    object: str
+    at: datetime
+    id: int | None = None
+    statement: Statement | None = None
+    sources: list[tuple[int, str]] = field(default_factory=list)
+    """New evidence: texts and their words."""
+    refines: list[Fact] = field(default_factory=list)
+    contradicts: list[Fact] = field(default_factory=list)
+    until: datetime | None = None
+    superseded_by: Fact | None = None
+    words: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.words = words(self.object)
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text that carry its meaning, or all of them where none does."""
+    found = frozenset(re.findall(r"[\w']+", text.lower()))
+    return (found - _LITTLE) or found
+
+
+class Resolver:
+    """Resolves statements one after the other, each against what is known and what came before."""
+
+    def __init__(self, known: Iterable[Fact]) -> None:
+        self._facts: dict[tuple[str, str], list[Fact]] = defaultdict(list)
+        self.news: list[Fact] = []
+        self.changed: list[Fact] = []
+        for fact in known:
+            self._facts[fact.subject.lower(), fact.relation].append(fact)
+
+    def add(self, statement: Statement, source_id: int, at: datetime) -> Fact:
+        """Enter a statement of a text that was written at a time, and return the fact that it supports."""
+        fact = Fact(statement.subject, statement.relation, statement.object, at, statement=statement)
+        rivals = self._facts[fact.subject.lower(), fact.relation]
+        same = next((rival for rival in rivals if _is_same(rival, fact)), None)
+        if same is not None:
+            same.sources.append((source_id, statement.quote))
+            self._touch(same)
+            return same
+        fact.sources.append((source_id, statement.quote))
+        fact.refines = [rival for rival in rivals if rival.until is None and rival.words < fact.words]
+        if not fact.refines:
+            self._contradict(fact, rivals)
+        rivals.append(fact)
+        self.news.append(fact)
+        return fact
+
+    def _contradict(self, fact: Fact, rivals: list[Fact]) -> None:
+        """Close what cannot be true beside the fact, or the fact itself where it is the older one."""
+        opposites = self._facts[fact.subject.lower(), OPPOSITES.get(fact.relation, "")]
+        others = list(rivals) if is_single(fact.subject, fact.relation) else []
+        others += [rival for rival in opposites if rival.words == fact.words]
+        for rival in others:
+            if rival.until is not None and rival.until <= fact.at:
+                continue
+            fact.contradicts.append(rival)
+            if rival.at <= fact.at:
+                rival.until, rival.superseded_by = fact.at, fact
+                self._touch(rival)
+            elif fact.until is None or rival.at < fact.until:
+                fact.until, fact.superseded_by = rival.at, rival
+
+    def _touch(self, fact: Fact) -> None:
+        if fact.id is not None and fact not in self.changed:
+            self.changed.append(fact)
+
+
+def _is_same(known: Fact, new: Fact) -> bool:
+    if known.until is not None and not (known.at <= new.at < known.until):
+        return False
+    if new.relation in _PASSING and abs(known.at - new.at) > _NEAR:
+        return False
+    return new.words <= known.words

@@ -1,0 +1,296 @@
+"""Facts by rules, without a model: what people say of themselves, their family and their pets, in English.
+
+A rule that is in doubt keeps silent: what is missed stays findable as the message it was, what is wrong would be believed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from mindful.extraction import Statement
+from mindful.extraction.date import dated
+from mindful.extraction.sentence import clauses, plain, sentences
+from mindful.extraction.vocabulary import (
+    ACTIVITIES,
+    ADVERBS,
+    EVENTS,
+    GAINS,
+    IDLE,
+    KIN,
+    NUMBERS,
+    OCCUPATIONS,
+    OWNED,
+    PETS,
+    PLACE,
+    STOPS,
+    VAGUE,
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A pattern behind the subject, in the first person and in the third, and the sentence it makes."""
+
+    relation: str
+    pattern: str
+    content: str
+    confidence: float = 0.8
+
+
+_ENDS = r"(?=$| [a-z])"
+_O = r"(?P<o>.+)"
+_VERB = re.compile(r"(?<!P)<(\w+)>")
+_IRREGULAR = {"am": ("(?:am|'m)", "(?:is|'s)"), "have": ("have", "has"), "do": ("do", "does")}
+
+RULES = (
+    Rule("name", rf"<am> (?:called|named) (?P<o>{PLACE}){_ENDS}", "{s} is called {o}.", 0.9),
+    Rule("age", r"<am> (?P<o>\d{1,3})(?: years old)?$", "{s} is {o} years old.", 0.9),
+    Rule("birthday", r"was born (?P<o>(?:in|on) .*\d.*)", "{s} was born {o}.", 0.9),
+    Rule("lives_in", rf"(?:<live>|<am> (?:living|based)) in (?P<o>{PLACE}){_ENDS}", "{s} lives in {o}.", 0.9),
+    Rule("lives_in", rf"(?:have |has |'ve |'s )?moved to (?P<o>{PLACE}){_ENDS}", "{s} lives in {o}."),
+    Rule(
+        "comes_from",
+        rf"(?:<am>|<come>|was)(?: born and raised in| born in| from) (?P<o>{PLACE}){_ENDS}",
+        "{s} comes from {o}.",
+        0.9,
+    ),
+    Rule("comes_from", rf"grew up in (?P<o>{PLACE}){_ENDS}", "{s} grew up in {o}.", 0.9),
+    Rule("works_at", rf"(?:<work>|<am> working) (?:at|for) (?P<o>{PLACE}){_ENDS}", "{s} works at {o}.", 0.9),
+    Rule("works_as", r"(?:<work>|<am> working) as (?P<o>an? .+)", "{s} works as {o}.", 0.9),
+    Rule("works_as", rf"<am> (?P<o>an? (?:[a-z-]+ ){{0,2}}(?:{OCCUPATIONS}))$", "{s} is {o}."),
+    Rule("works_as", r"(?:have |'ve )?got a (?:new )?job as (?P<o>an? .+)", "{s} works as {o}."),
+    Rule(
+        "studies",
+        r"(?:<study>|<am> (?:studying|majoring in)|majored in) (?P<o>(?!for\b|hard\b).+)",
+        "{s} studies {o}.",
+    ),
+    Rule("marital_status", r"<am> (?P<o>married|single|divorced|engaged|widowed)$", "{s} is {o}."),
+    Rule("marital_status", r"got (?P<o>married|divorced|engaged)$", "{s} is {o}."),
+    Rule("likes", rf"(?:<love>|<adore>|<enjoy>|<like>) {_O}", "{s} likes {o}."),
+    Rule(
+        "likes",
+        r"<am> (?:a (?:big |huge |massive )?fan of|into|passionate about|fond of|obsessed with) (?P<o>.+)",
+        "{s} likes {o}.",
+        0.85,
+    ),
+    Rule(
+        "dislikes",
+        rf"(?:<hate>|<dislike>|can't stand|<do>(?:n't| not) (?:really )?like) {_O}",
+        "{s} dislikes {o}.",
+    ),
+    Rule("prefers", rf"<prefer> {_O}", "{s} prefers {o}."),
+    Rule("allergic_to", rf"<am> allergic to {_O}", "{s} is allergic to {o}.", 0.95),
+    Rule("afraid_of", rf"<am> (?:afraid|scared|terrified) of {_O}", "{s} is afraid of {o}."),
+    Rule("speaks", r"<speak> (?P<o>[A-Z]\w+)", "{s} speaks {o}.", 0.9),
+    Rule(
+        "has",
+        rf"(?:<have>(?: got)?|'ve got) (?P<o>(?:an?|{NUMBERS}) (?:[a-z]+ ){{0,2}}(?:{KIN}|{PETS}|{OWNED})(?: (?:named|called) {PLACE})?)$",
+        "{s} has {o}.",
+        0.9,
+    ),
+    Rule(
+        "plans",
+        r"<am> (?:planning (?:to|on)|hoping to|going to|gonna|thinking (?:of|about)) (?P<o>.+)",
+        "{s} plans {to}{o}.",
+    ),
+    Rule("plans", r"<plan> (?:to|on) (?P<o>.+)", "{s} plans {to}{o}."),
+    Rule("plans", r"(?:wanna|<want> to) (?P<o>.+)", "{s} wants to {o}.", 0.75),
+    Rule("event", rf"(?:have |'ve )?(?P<v>{EVENTS}) {_O}", "{s} {v} {o}."),
+    Rule(
+        "event",
+        rf"(?:have |'ve )?(?:got|received) (?P<o>(?:an?|my) (?:[a-z]+ ){{0,2}}(?:{PETS}|{OWNED}|{GAINS}))\b",
+        "{s} got {o}.",
+    ),
+    Rule("event", r"(?P<v>made|took|had) (?P<o>(?:an?|some|my|our) .+)", "{s} {v} {o}.", 0.75),
+    Rule("plans", r"decided to (?P<o>.+)", "{s} decided to {o}."),
+    Rule("plans", r"<am> planning (?P<o>(?:an?|my|our) .+)", "{s} plans {o}."),
+    Rule("does", rf"(?:have|'ve|has|'s) been (?P<v>(?!{IDLE})[a-z]+ing) {_O}", "{s} has been {v} {o}."),
+    Rule("does", rf"<am> (?:currently )?(?P<v>{ACTIVITIES}) {_O}", "{s} is {v} {o}."),
+)
+
+
+def _compiled(rule: Rule, person: int) -> tuple[Rule, re.Pattern[str]]:
+    def verb(found: re.Match[str]) -> str:
+        base = found[1]
+        return _IRREGULAR[base][person] if base in _IRREGULAR else (base if person == 0 else _third(base))
+
+    pattern = _VERB.sub(verb, rule.pattern)
+    return rule, re.compile(rf"(?:\s*(?:{ADVERBS})\b)*\s*{pattern}")
+
+
+def _third(verb: str) -> str:
+    if verb.endswith("y") and verb[-2] not in "aeiou":
+        return f"{verb[:-1]}ies"
+    return f"{verb}es" if verb.endswith(("s", "sh", "ch")) else f"{verb}s"
+
+
+_FIRST, _OTHER = ([_compiled(rule, person) for rule in RULES] for person in (0, 1))
+_TOGETHER = [(rule, pattern) for rule, pattern in _FIRST if rule.relation == "event"]
+_I = re.compile(
+    r"(?:(?:(?:Last|Next|This|This past) \w+|Yesterday|Tomorrow|Last night|Today|(?:A|A few|A couple of|[A-Z]\w+) "
+    r"(?:days?|weeks?|months?|years?) ago|(?:On|In) (?:[A-Z]\w+|\d[\w ]{0,15})),? )?(?P<we>I|We|we)(?=[ '])"
+)
+_MINE = re.compile(
+    rf"(?:M|m)y (?P<k>(?:[a-z]+ )?(?:{KIN}|{PETS}))(?:,? (?P<n>[A-Z][a-z]+),?)?(?= |'s (?:a|an|called|named|from|\d))"
+)
+_NAME = re.compile(rf"(?P<s>{PLACE})(?=[ ']|$)")
+_NAMED = re.compile(
+    rf"(?:M|m)y (?P<k>(?:[a-z]+ )?(?:{KIN}|{PETS}))(?:'s name)? is (?:called |named )?(?P<o>[A-Z][a-z]+)$"
+)
+_MY_NAME = re.compile(rf"(?:M|m)y name(?: i|')s (?P<o>{PLACE})$|(?:P|p)lease call me (?P<p>{PLACE})$")
+_FAVORITE = re.compile(
+    r"(?:M|m)y (?:all-time )?favou?rite (?P<k>[a-z]+(?: [a-z]+)?)(?: of all time)? (?:is|was|has to be|would be) (?P<o>.+)"
+)
+_STATIVE = (
+    "name",
+    "age",
+    "birthday",
+    "lives_in",
+    "comes_from",
+    "works_at",
+    "works_as",
+    "likes",
+    "dislikes",
+    "allergic_to",
+    "speaks",
+    "has",
+)
+
+
+def statements(text: str, speaker: str | None, said: datetime | None) -> Iterator[Statement]:
+    """Yield what a text states; the speaker is who says I in it, None for a document, in which nobody does."""
+    shown = plain(text)
+    for first, last in sentences(shown):
+        if shown[first:last].rstrip().endswith("?"):
+            continue
+        for start, end in clauses(shown, first, last):
+            found = _of_clause(shown, start, end, speaker, said)
+            if found is not None:
+                relation, subject, obj, content, confidence, when = found
+                quote = text[start:end].rstrip(" .!,;:")
+                cause = shown[first:start].rstrip().lower().endswith("because")
+                yield Statement(subject, relation, obj, content, quote, confidence, when, cause)
+
+
+Found = tuple[str, str, str, str, float, datetime | None]
+
+
+def _of_clause(text: str, start: int, end: int, speaker: str | None, said: datetime | None) -> Found | None:
+    clause = text[start:end].rstrip(" .!\n")
+    if STOPS.search(clause):
+        return None
+    if speaker is not None:
+        if found := _of_mine(clause, speaker):
+            return found
+        if head := _I.match(clause):
+            if head["we"] != "I":
+                return _by_rules(
+                    _TOGETHER, f"{speaker} and others", clause[head.end() :], dated(clause, said)
+                )
+            return _by_rules(_FIRST, speaker, clause[head.end() :], dated(clause, said))
+        if head := _MINE.match(clause):
+            name = f" {head['n']}" if head["n"] else ""
+            return _by_rules(
+                _OTHER, f"{speaker}'s {head['k']}{name}", clause[head.end() :], dated(clause, said)
+            )
+    return _of_named(text, clause, said)
+
+
+def _of_mine(clause: str, speaker: str) -> Found | None:
+    """Names and favorites: what is said of "my ..."."""
+    if found := _MY_NAME.match(clause):
+        name = found["o"] or found["p"]
+        return "name", speaker, name, f"{speaker} is called {name}.", 0.95, None
+    if found := _NAMED.match(clause):
+        subject = f"{speaker}'s {found['k']}"
+        return "name", subject, found["o"], f"{subject} is called {found['o']}.", 0.9, None
+    if found := _FAVORITE.match(clause):
+        thing = _object(found["o"])
+        if thing is not None:
+            kind = found["k"].replace(" ", "_")
+            return (
+                f"favorite_{kind}",
+                speaker,
+                thing,
+                f"{speaker}'s favorite {found['k']} is {thing}.",
+                0.9,
+                None,
+            )
+    return None
+
+
+def _of_named(text: str, clause: str, said: datetime | None) -> Found | None:
+    """What is said of somebody by name; a single word must be a name in the midst of a sentence too."""
+    head = _NAME.match(clause)
+    if head is None or (" " not in head["s"] and not re.search(rf"[a-z,] {re.escape(head['s'])}\b", text)):
+        return None
+    rules = [(rule, pattern) for rule, pattern in _OTHER if rule.relation in _STATIVE]
+    return _by_rules(rules, head["s"], clause[head.end() :], dated(clause, said))
+
+
+def _by_rules(
+    rules: list[tuple[Rule, re.Pattern[str]]], subject: str, rest: str, when: datetime | None
+) -> Found | None:
+    for rule, pattern in rules:
+        for tried in (rest, _cut(rest)):  # a name may be followed by more, or be all there is
+            if (found := pattern.match(tried)) is None:
+                continue
+            thing = _object(found["o"])
+            if thing is None or (rule.relation == "plans" and _IDLE.match(thing)):
+                return None
+            parts = found.groupdict()
+            to = "" if re.match(r"\w+ing\b", thing) else "to "
+            content = rule.content.format(s=subject, o=thing, v=parts.get("v"), to=to)
+            if when is not None and rule.relation in ("event", "plans"):
+                content = f"{content[:-1]} ({when:%Y-%m-%d})."
+            return rule.relation, subject, thing, content, rule.confidence, when
+    return None
+
+
+_END = re.compile(
+    r"[,;:!?()\n]|\.(?=\s|$)|\.\.|\s[-\u2013\u2014]|\u2014"
+    r"|\s(?:because|'?cause (?:it|I|they|we|of)|since (?:it|they|he|she|I)|so|which|who|although|though|but|while|when|whenever|if|unless|cuz|"
+    r"whether|where|as (?:well|it|they|I|a way)|and (?:I|we|it|they|he|she|you|that|this|the|then|my|am|was|is|it's|I'm|"
+    r"can|will|would|just|had|have|got|[a-z]+ed)|that (?:I|we|it|they|he|she|you)|it's|I|we|they|it (?:was|is)|you|"
+    r"even)\b.*",
+    re.IGNORECASE,
+)
+_TAIL = re.compile(
+    r"\s(?:so much|a lot|too|as well|lately|though|now|right now|recently|already|again|for sure|anymore|together|really|"
+    r"also|soon|these days|today|very much|a bit|all the time|more than anything|mostly|anyway|maybe|btw|lol|and|or|with|"
+    r"to|of|for|in|on|at|by|from|about|the|a|an|is|was|yet|ever|back|by myself|since|after|before)$",
+    re.IGNORECASE,
+)
+_PERSONS = {
+    "my": "their", "mine": "theirs", "me": "them", "myself": "themselves", "our": "their", "ours": "theirs",
+    "us": "them", "ourselves": "themselves", "i": "they", "we": "they", "i'm": "they're", "am": "are",
+}  # fmt: skip
+_PERSON = re.compile(
+    rf"\b(?:{'|'.join(map(re.escape, sorted(_PERSONS, key=len, reverse=True)))})\b", re.IGNORECASE
+)
+
+
+_HALF = re.compile(r"\b(?:an?|the|my|our|some) [a-z-]+$")
+"""An article and an adjective, before a comma and another one."""
+_IDLE = re.compile(r"\w+$|(?:keep|make|help make|feel|use|put|positively|get|stay|help)\b", re.IGNORECASE)
+"""Plans that commit to nothing."""
+
+
+def _cut(text: str) -> str:
+    found = _END.search(text, 1)
+    return (text[: found.start()] if found else text).rstrip()
+
+
+def _object(text: str) -> str | None:
+    """Return the thing that a fact is about, said of the speaker, or None where it tells nothing by itself."""
+    thing = _cut(f" {text}").strip()
+    while (tail := _TAIL.search(thing)) is not None:
+        thing = thing[: tail.start()]
+    if thing.count('"') % 2 or (_HALF.search(thing) and text.lstrip()[len(thing) :].startswith(",")):
+        return None
+    if len(thing.split()) > 14 or VAGUE.search(thing) or not re.search(r"[A-Za-z]{2}|\d", thing):
+        return None
+    return _PERSON.sub(lambda found: _PERSONS[found[0].lower()], thing)

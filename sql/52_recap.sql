@@ -1,0 +1,150 @@
+insert into setting_definition (key, type, scopes, initial, description, choices) values
+    ('session_summary', 'text', '{global,user,session}', '"extract"',
+        'How turns that leave the window are summarized: extract (their telling sentences, after the reply), model (by the generator, when session_summarize is called), or off.',
+        '{extract,model,off}');
+
+create function _recap_source(session_id uuid) returns text
+language sql immutable parallel safe security invoker
+begin atomic
+    select 'session ' || session_id::text;
+end;
+comment on function _recap_source(uuid) is 'The source of a session''s summaries; the source_key says which turns one covers.';
+
+create function _recap_turns(session_id uuid, first integer, last integer)
+returns table (id bigint, turn integer, role text, content text, content_hash text)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.id, m.turn, m.role, m.content, m.content_hash
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.session_id = _recap_turns.session_id
+        and m.turn between first and last and m.role <> 'system'
+    order by m.turn;
+end;
+comment on function _recap_turns(uuid, integer, integer) is 'The messages that a summary covers.';
+
+create function _recap_missing(session_id uuid, segment integer, most integer)
+returns table (first integer, last integer)
+language sql stable parallel safe security invoker
+begin atomic
+    select s.first, s.first + segment - 1
+    from pg_catalog.generate_series(
+        1,
+        (
+            select pg_catalog.max(m.turn) from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.session_id = _recap_missing.session_id
+        ) - segment + 1,
+        segment
+    ) s (first)
+    where not exists (
+            select from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.source = mindful._recap_source(_recap_missing.session_id)
+                and m.source_key = pg_catalog.format('turns %s to %s', s.first, s.first + segment - 1)
+        )
+        and exists (select from mindful._recap_turns(_recap_missing.session_id, s.first, s.first + segment - 1))
+    order by s.first desc
+    limit most;
+end;
+comment on function _recap_missing(uuid, integer, integer) is 'Which full segments of a session have no summary, newest first.';
+
+create function _recap_write(
+    session_id uuid,
+    first integer,
+    last integer,
+    content text,
+    method text,
+    ids bigint[],
+    hashes text[],
+    quotes text[]
+) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    summary bigint;
+begin
+    -- Whoever changes or forgets a turn from here on waits, and then finds the summary and deletes it.
+    perform from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.session_id = _recap_write.session_id
+        and m.turn between first and last
+    order by m.turn for share;
+    if hashes is distinct from (
+        select array_agg(t.content_hash order by t.turn) from mindful._recap_turns(session_id, first, last) t
+    ) then
+        return null;
+    end if;
+    insert into mindful.memory (kind, content, session_id, source, source_key, metadata)
+    values ('summary', _recap_write.content, _recap_write.session_id, mindful._recap_source(_recap_write.session_id),
+        format('turns %s to %s', first, last),
+        jsonb_build_object('from_turn', first, 'to_turn', last, 'method', method))
+    on conflict (tenant, source, source_key) do nothing
+    returning id into summary;
+    insert into mindful.memory_evidence (id, source_id, quote)
+    select summary, e.source_id, e.quote
+    from rows from (unnest(ids), unnest(quotes)) e (source_id, quote)
+    where summary is not null
+    on conflict do nothing;
+    return summary;
+end
+$$;
+comment on function _recap_write(uuid, integer, integer, text, text, bigint[], text[], text[]) is
+'Stores a summary of turns, with a quote of each, and returns its id; NULL if the turns have changed since they were read, or another has stored one.';
+
+create function _recap_delete(tenant text, session_id uuid, turns integer[]) returns void
+language sql volatile parallel unsafe security invoker
+begin atomic
+    delete from mindful.memory m
+    where m.tenant = _recap_delete.tenant and m.session_id = _recap_delete.session_id
+        and m.turn is null and m.kind = 'summary'
+        and exists (
+            select from pg_catalog.unnest(turns) t (turn)
+            where pg_catalog.to_jsonb(t.turn) between m.metadata -> 'from_turn' and m.metadata -> 'to_turn'
+        );
+end;
+comment on function _recap_delete(text, uuid, integer[]) is 'Deletes a session''s summaries of some turns.';
+
+create function _recap_forget() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if tg_op = 'DELETE' then
+        perform mindful._recap_delete(o.tenant, o.session_id, array_agg(o.turn))
+        from old_rows o where o.turn > 0 group by o.tenant, o.session_id;
+    else
+        perform mindful._recap_delete(o.tenant, o.session_id, array_agg(o.turn))
+        from old_rows o
+        join new_rows n on n.tenant = o.tenant and n.id = o.id and n.content <> o.content
+        where o.turn > 0 group by o.tenant, o.session_id;
+    end if;
+    return null;
+end
+$$;
+comment on function _recap_forget() is 'Deletes the summaries of turns that were changed or deleted; they are made again from what is left.';
+create trigger recap_updated after update on memory referencing old table as old_rows new table as new_rows
+    for each statement execute function _recap_forget();
+create trigger recap_deleted after delete on memory referencing old table as old_rows
+    for each statement execute function _recap_forget();
+
+create function _recap_shown(session_id uuid, turn integer)
+returns table (id bigint, content text, first text, last text)
+language sql stable parallel safe security invoker rows 10
+begin atomic
+    select m.id, m.content, m.metadata ->> 'from_turn', m.metadata ->> 'to_turn'
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.session_id = _recap_shown.session_id
+        and m.turn is null and m.kind = 'summary' and m.metadata -> 'from_turn' < pg_catalog.to_jsonb(_recap_shown.turn)
+    order by m.metadata -> 'from_turn' desc
+    limit 10;
+end;
+comment on function _recap_shown(uuid, integer) is 'The summaries of a session that cover turns before one, newest first.';
+
+create function session_summarize(session_id uuid, method text default null) returns integer
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.recap import session_summarize
+return session_summarize(session_id, method)
+$python$;
+comment on function session_summarize(uuid, text) is
+'Summarizes what a session''s summaries do not cover yet, each ten turns by a memory of kind summary, and returns how many it made. It points at its turns by memory_evidence, is deleted when one of them is changed or deleted, and is made again by the next call, or after the next reply. Method (NULL: the setting session_summary): extract takes the sentences that tell most, in 100 tokens; model has the default generator write it, and where that names or numbers what the turns do not, takes the sentences after all; off makes none. Errors: 22004, 22023 (no such method), 42704 (no such session of yours), 55000 (no default generator), 57014 (cancelled).';

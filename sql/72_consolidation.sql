@@ -1,0 +1,403 @@
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('consolidation_extractor', 'text', null, null, '{global,user}', '"rule"',
+        'What draws facts from texts: rule, which needs no model, or model, the default generator.'),
+    ('consolidation_memories', 'integer', 1, 1000000, '{global,user}', '1000',
+        'How many texts one call of memory_consolidate reads at most.'),
+    ('knowledge_evidence', 'integer', 1, 1000, '{global,user}', '2', 'Sources that make information knowledge.'),
+    ('knowledge_accesses', 'integer', 1, 1000000, '{global,user}', '3', 'Uses that make information knowledge.'),
+    ('knowledge_confidence', 'number', 0, 1, '{global,user}', '0.8', 'Least confidence of knowledge.'),
+    ('wisdom_evidence', 'integer', 1, 1000, '{global,user}', '4', 'Sources that wisdom needs.'),
+    ('wisdom_accesses', 'integer', 1, 1000000, '{global,user}', '8', 'Uses that wisdom needs.'),
+    ('wisdom_confidence', 'number', 0, 1, '{global,user}', '0.95', 'Least confidence of wisdom.'),
+    ('decay_after_days', 'integer', 1, 36500, '{global,user}', '30', 'Days without a use after which a fact''s importance fades.'),
+    ('decay_half_life_days', 'integer', 1, 36500, '{global,user}', '90', 'Days in which a fading importance halves.');
+
+create table consolidation (
+    tenant text not null default _tenant(),
+    id bigint generated always as identity,
+    type text not null check (type in ('extract', 'replay')),
+    status text not null default 'pending' check (status in ('pending', 'running', 'completed', 'failed')),
+    model text,
+    request jsonb not null default '{}',
+    memories_processed integer not null default 0,
+    pairs_generated integer not null default 0,
+    outputs jsonb not null default '{}',
+    error text,
+    created_at timestamptz not null default clock_timestamp(),
+    finished_at timestamptz,
+    primary key (tenant, id),
+    check ((status in ('completed', 'failed')) = (finished_at is not null)),
+    check ((status = 'failed') = (error is not null))
+);
+create unique index consolidation_open on consolidation (tenant, type) where status in ('pending', 'running');
+comment on table consolidation is 'Runs that make facts of texts (extract) and training samples of facts (replay). A run that has been cut by its limits, or whose connection was lost, stays running and is taken up by the next call.';
+comment on column consolidation.model is 'The generator that facts were drawn with, or that samples are for; NULL for rules.';
+comment on column consolidation.request is 'What was asked for.';
+comment on column consolidation.outputs is 'Counts of what came of it, and of what was refused by reason.';
+
+-- By its text and not by a watermark: ids are given before their rows are committed, so a watermark would pass some by.
+create table memory_extraction (
+    tenant text not null default _tenant(),
+    id bigint not null,
+    content_hash text not null,
+    extractor text not null check (extractor in ('rule', 'model')),
+    consolidation_id bigint not null,
+    facts integer not null,
+    primary key (tenant, id),
+    foreign key (tenant, id) references memory (tenant, id) on delete cascade,
+    foreign key (tenant, consolidation_id) references consolidation (tenant, id) on delete cascade
+);
+create index on memory_extraction (tenant, consolidation_id);
+comment on table memory_extraction is 'Which texts have been read for facts, and in which wording: a changed text is read again.';
+
+create table memory_statement (
+    tenant text not null default _tenant(),
+    id bigint not null,
+    subject text not null,
+    relation text not null,
+    object text not null,
+    extractor text not null check (extractor in ('rule', 'model')),
+    model text,
+    prior real not null check (prior between 0 and 1),
+    consolidation_id bigint not null,
+    primary key (tenant, id),
+    foreign key (tenant, id) references memory (tenant, id) on delete cascade,
+    foreign key (tenant, consolidation_id) references consolidation (tenant, id) on delete cascade
+);
+create index on memory_statement (tenant, subject, relation);
+create index on memory_statement (tenant, consolidation_id);
+comment on table memory_statement is 'What a fact drawn from a text says, in parts, and what drew it.';
+comment on column memory_statement.prior is 'Confidence of one source; n sources give 1 - (1 - prior) * 0.5 ^ (n - 1), at most 0.99.';
+
+create table memory_entity (
+    tenant text not null default _tenant(),
+    entity text not null,
+    id bigint not null,
+    primary key (tenant, entity, id),
+    foreign key (tenant, id) references memory (tenant, id) on delete cascade
+);
+create index on memory_entity (tenant, id);
+-- Statistics are of all tenants, and estimates would tell which words others use.
+alter table memory_entity alter column entity set statistics 0;
+alter table memory_statement alter column subject set statistics 0;
+comment on table memory_entity is 'Whom and what facts are about, in lower case.';
+
+do $do$
+declare
+    relation text;
+begin
+    foreach relation in array array['consolidation', 'memory_extraction', 'memory_statement', 'memory_entity'] loop
+        execute pg_catalog.format('alter table mindful.%I enable row level security', relation);
+        execute pg_catalog.format('alter table mindful.%I force row level security', relation);
+        execute pg_catalog.format($$create policy own on mindful.%I using (tenant = (select mindful._tenant()))
+            with check (tenant = (select mindful._tenant()))$$, relation);
+        perform pg_catalog.pg_extension_config_dump('mindful.' || relation, '');
+    end loop;
+end
+$do$;
+select pg_catalog.pg_extension_config_dump('mindful.consolidation_id_seq', '');
+
+create function _evidence_lost() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    delete from mindful.memory m
+    using old_rows o
+    where m.tenant = o.tenant and m.id = o.id
+        and exists (select from mindful.memory_statement s where s.tenant = o.tenant and s.id = o.id)
+        and not exists (select from mindful.memory_evidence e where e.tenant = o.tenant and e.id = o.id);
+    update mindful.memory m
+    set confidence = mindful._evidence_confidence(m.tenant, m.id)
+    from (select distinct tenant, id from old_rows) o
+    join mindful.memory_statement s on s.tenant = o.tenant and s.id = o.id
+    where m.tenant = o.tenant and m.id = o.id;
+    return null;
+end
+$$;
+comment on function _evidence_lost() is 'Forgets facts that were drawn from texts all of which are forgotten, and believes less in those that have lost some.';
+
+create function _evidence_confidence(tenant text, id bigint) returns real
+language sql stable parallel safe security invoker
+begin atomic
+    select least(0.99, 1 - (1 - s.prior) * 0.5 ^ (greatest(e.sources, 1) - 1))::real
+    from mindful.memory_statement s,
+        lateral (
+            select pg_catalog.count(distinct v.source_id) as sources
+            from mindful.memory_evidence v
+            where v.tenant = s.tenant and v.id = s.id
+        ) e
+    where s.tenant = _evidence_confidence.tenant and s.id = _evidence_confidence.id;
+end;
+comment on function _evidence_confidence(text, bigint) is
+'Confidence of a fact by the number of its sources: each further one halves the doubt, 1 - (1 - prior) * 0.5 ^ (n - 1), at most 0.99.';
+
+create trigger evidence_lost after delete on memory_evidence referencing old table as old_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _evidence_lost();
+
+create type consolidation_detail as (
+    id bigint,
+    status text,
+    extractor text,
+    memories_processed integer,
+    remaining bigint,
+    facts integer,
+    strengthened integer,
+    refined integer,
+    contradicted integer,
+    links integer,
+    promoted integer,
+    decayed integer,
+    rejected jsonb,
+    error text
+);
+comment on type consolidation_detail is 'What a run has read, what came of it, what was rejected by reason, and how many texts are left.';
+
+create function _consolidation_pending(since timestamptz, kinds text[] default '{message,document}')
+returns table (id bigint)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.id
+    from mindful.memory m
+    left join mindful.memory_extraction x on x.tenant = m.tenant and x.id = m.id
+    where m.tenant = (select mindful._tenant()) and m.kind = any (kinds)
+        and (since is null or m.created_at >= since)
+        and (x.id is null or x.content_hash <> m.content_hash)
+    order by m.created_at, m.id;
+end;
+comment on function _consolidation_pending(timestamptz, text[]) is 'Messages and documents that have not been read for facts as they are now, oldest first.';
+
+create function _consolidation_lock() returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if not pg_try_advisory_xact_lock(hashtextextended('mindful.consolidation ' || mindful._tenant(), 0)) then
+        perform mindful._raise('55P03', 'a run is going on for this tenant', 'Wait until it has ended; mindful.consolidation tells.');
+    end if;
+end
+$$;
+comment on function _consolidation_lock() is 'Lets one run at a time go on for a tenant, until the transaction ends; error 55P03.';
+
+create function _consolidation_open(type text, model text, request jsonb) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.consolidation (type, status, model, request)
+    values (type, 'running', model, request)
+    on conflict (tenant, type) where status in ('pending', 'running')
+        do update set status = 'running', model = excluded.model, request = excluded.request
+    returning id;
+end;
+comment on function _consolidation_open(text, text, jsonb) is 'Takes up the open run of a type, or begins one.';
+
+create function _counts_add(counts jsonb, more jsonb) returns jsonb
+language sql immutable parallel safe security invoker
+begin atomic
+    select coalesce(pg_catalog.jsonb_object_agg(key, case
+        when pg_catalog.jsonb_typeof(coalesce(a.value, b.value)) = 'object'
+            then (select coalesce(pg_catalog.jsonb_object_agg(inner_key, coalesce(c.value::bigint, 0) + coalesce(d.value::bigint, 0)), '{}')
+                from pg_catalog.jsonb_each_text(coalesce(a.value, '{}')) c (inner_key, value)
+                full join pg_catalog.jsonb_each_text(coalesce(b.value, '{}')) d (inner_key, value) using (inner_key))
+        else pg_catalog.to_jsonb(coalesce((a.value #>> '{}')::bigint, 0) + coalesce((b.value #>> '{}')::bigint, 0))
+    end), '{}')
+    from pg_catalog.jsonb_each(counts) a (key, value)
+    full join pg_catalog.jsonb_each(more) b (key, value) using (key);
+end;
+comment on function _counts_add(jsonb, jsonb) is 'Adds two objects of counts, which may hold objects of counts, key by key.';
+
+create function _consolidate(run bigint, since timestamptz, extractor text, model text, memories integer, seconds integer)
+returns jsonb
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.consolidation import consolidate
+return consolidate(run, since, extractor, model, memories, seconds)
+$python$;
+comment on function _consolidate(bigint, timestamptz, text, text, integer, integer) is
+'Reads texts for facts, enters what is new, strengthens what is known, closes what is contradicted, links; returns counts.';
+
+create function _link_strengthen(since timestamptz) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with used as (
+        update mindful.memory_link l
+        set weight = l.weight + (1 - l.weight) * 0.1
+        from mindful.memory_access a, mindful.memory_access b
+        where l.tenant = (select mindful._tenant()) and l.weight < 0.999
+            and a.tenant = l.tenant and a.id = l.source_id and a.last_accessed_at > since
+            and b.tenant = l.tenant and b.id = l.target_id and b.last_accessed_at > since
+        returning 1
+    )
+    select pg_catalog.count(*) from used;
+end;
+comment on function _link_strengthen(timestamptz) is 'Takes a tenth of what its weight lacks to 1 from each link both ends of which were used since then.';
+
+create function _memory_decay(days integer) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with faded as (
+        update mindful.memory m
+        set importance = greatest(0.05, m.importance * 0.5 ^ (days / (mindful.setting_get('decay_half_life_days') #>> '{}')::double precision))
+        from mindful.memory_statement s
+        left join mindful.memory_access a on a.tenant = s.tenant and a.id = s.id
+        where days > 0 and s.tenant = (select mindful._tenant()) and m.tenant = s.tenant and m.id = s.id and m.importance > 0.05
+            and greatest(a.last_accessed_at, m.created_at)
+                < pg_catalog.now() - pg_catalog.make_interval(days => (mindful.setting_get('decay_after_days') #>> '{}')::integer)
+        returning 1
+    )
+    select pg_catalog.count(*) from faded;
+end;
+comment on function _memory_decay(integer) is 'Lets the importance of drawn facts that nobody has used for decay_after_days fade by that many days, down to 0.05; the half-life is decay_half_life_days.';
+
+create function _memory_promote() returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with threshold as (
+        select pg_catalog.jsonb_object_agg(d.key, mindful.setting_get(d.key)) as t
+        from mindful.setting_definition d
+        where d.key like any (array['knowledge\_%', 'wisdom\_%'])
+    ),
+    measured as (
+        select m.id, m.level, m.confidence, coalesce(a.access_count, 0) as accesses,
+            (select pg_catalog.count(distinct e.source_id) from mindful.memory_evidence e
+                where e.tenant = m.tenant and e.id = m.id) as sources
+        from mindful.memory_statement s
+        join mindful.memory m on m.tenant = s.tenant and m.id = s.id
+        left join mindful.memory_access a on a.tenant = m.tenant and a.id = m.id
+        where s.tenant = (select mindful._tenant()) and (m.valid_to is null or m.valid_to > pg_catalog.now())
+    ),
+    earned as (
+        select id, level as held, case
+            when sources >= (t ->> 'wisdom_evidence')::integer and accesses >= (t ->> 'wisdom_accesses')::integer
+                and confidence >= (t ->> 'wisdom_confidence')::real then 'wisdom'
+            when (sources >= (t ->> 'knowledge_evidence')::integer or accesses >= (t ->> 'knowledge_accesses')::integer)
+                and confidence >= (t ->> 'knowledge_confidence')::real then 'knowledge'
+            when sources > 0 then 'information'
+            else 'data'
+        end as level
+        from measured, threshold
+    ),
+    promoted as (
+        update mindful.memory m set level = e.level
+        from earned e
+        where m.tenant = (select mindful._tenant()) and m.id = e.id
+            and pg_catalog.array_position(array['data', 'information', 'knowledge', 'wisdom'], e.level)
+                > pg_catalog.array_position(array['data', 'information', 'knowledge', 'wisdom'], e.held)
+        returning 1
+    )
+    select pg_catalog.count(*) from promoted;
+end;
+comment on function _memory_promote() is
+'Raises drawn facts that are valid to the level they have earned: information by a source; knowledge by knowledge_evidence sources or knowledge_accesses uses, and knowledge_confidence; wisdom by wisdom_evidence, wisdom_accesses and wisdom_confidence together. Nothing sinks.';
+
+create function _consolidation_finish(run bigint) returns jsonb
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    last timestamptz;
+    faded timestamptz;
+begin
+    select max(c.finished_at), max(c.finished_at) filter (where c.outputs ? 'days_decayed') into last, faded
+    from mindful.consolidation c
+    where c.tenant = (select mindful._tenant()) and c.type = 'extract' and c.status = 'completed' and c.id <> run;
+    return jsonb_build_object(
+        'links_strengthened', mindful._link_strengthen(coalesce(last, '-infinity')),
+        'decayed', mindful._memory_decay(floor(extract(epoch from now() - faded) / 86400)::integer),
+        'promoted', mindful._memory_promote())
+        || case when faded is null or now() - faded >= interval '1 day'
+            then jsonb_build_object('days_decayed', coalesce(floor(extract(epoch from now() - faded) / 86400), 0))
+            else '{}' end;
+end
+$$;
+comment on function _consolidation_finish(bigint) is 'What a run does when all texts are read: strengthens used links, lets unused facts fade, promotes. Fading counts whole days since it was last done.';
+
+create function _consolidation_close(run bigint, counts jsonb, failure text, done boolean) returns consolidation
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    closed mindful.consolidation;
+begin
+    update mindful.consolidation c
+    set status = case when failure is not null then 'failed' when done then 'completed' else 'running' end,
+        memories_processed = c.memories_processed + coalesce((counts ->> 'memories_processed')::integer, 0),
+        pairs_generated = c.pairs_generated + coalesce((counts ->> 'pairs_generated')::integer, 0),
+        outputs = mindful._counts_add(c.outputs, counts - '{memories_processed,pairs_generated}'::text[]),
+        error = failure,
+        finished_at = case when done or failure is not null then clock_timestamp() end
+    where c.tenant = (select mindful._tenant()) and c.id = run
+    returning c.* into closed;
+    if closed.finished_at is not null then
+        -- Any role may listen, so neither tenant nor content is told.
+        perform pg_notify('mindful_consolidation', jsonb_build_object('id', closed.id, 'status', closed.status)::text);
+    end if;
+    return closed;
+end
+$$;
+comment on function _consolidation_close(bigint, jsonb, text, boolean) is 'Adds a call''s counts to its run, ends the run where it is done or has failed, and then notifies the channel mindful_consolidation.';
+
+create function memory_consolidate(
+    since timestamptz default null,
+    limits jsonb default '{}',
+    extractor text default null,
+    model text default null
+) returns consolidation_detail
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    chosen text := coalesce(extractor, mindful.setting_get('consolidation_extractor') #>> '{}');
+    texts integer := mindful._limit(limits, 'memories', (mindful.setting_get('consolidation_memories') #>> '{}')::integer, 1000000);
+    seconds integer := mindful._limit(limits, 'seconds', null, 86400);
+    run bigint;
+    counts jsonb := '{}';
+    remaining bigint;
+    failure text;
+    closed mindful.consolidation;
+begin
+    if chosen not in ('rule', 'model') then
+        perform mindful._raise('22023', format('extractor is %L', chosen), 'Extractors are rule and model.');
+    end if;
+    perform mindful._consolidation_lock();
+    run := mindful._consolidation_open('extract', model, jsonb_strip_nulls(jsonb_build_object('since', since, 'limits', limits, 'extractor', chosen)));
+    begin
+        counts := mindful._consolidate(run, since, chosen, model, texts, seconds);
+        remaining := (select count(*) from mindful._consolidation_pending(since));
+        if remaining = 0 then
+            counts := counts || mindful._consolidation_finish(run);
+        end if;
+    exception when others then  -- a cancel is not among them
+        failure := sqlstate || ': ' || sqlerrm;
+        counts := '{}';
+    end;
+    closed := mindful._consolidation_close(run, counts, failure, remaining = 0);
+    return (closed.id, closed.status, chosen, closed.memories_processed,
+        coalesce(remaining, (select count(*) from mindful._consolidation_pending(since))),
+        (closed.outputs ->> 'facts')::integer, (closed.outputs ->> 'strengthened')::integer,
+        (closed.outputs ->> 'refined')::integer, (closed.outputs ->> 'contradicted')::integer,
+        (closed.outputs ->> 'links')::integer, (closed.outputs ->> 'promoted')::integer,
+        (closed.outputs ->> 'decayed')::integer, closed.outputs -> 'rejected', closed.error)::mindful.consolidation_detail;
+end
+$$;
+comment on function memory_consolidate(timestamptz, jsonb, text, text) is
+'Draws facts from messages and documents that were not read yet (since: only those created since then), oldest first: each fact is a memory of kind fact that quotes its sources in memory_evidence. What is known already is strengthened, what it contradicts gets valid_to and superseded_by, what belongs together is linked. System prompts, generated answers, prompts'' templates, and what repeats them are rejected and counted. Limits: {"memories": n, "seconds": n}; a run that they cut stays running, and the next call goes on with it. Once nothing is left, used links are strengthened, unused facts fade, and facts are promoted from data to information, knowledge and wisdom. A second call changes nothing. Extractors: rule (English; no model), model (a generator; NULL: the default one). An error is stored with the run, which then failed, and returned. Errors: 22023 (limits, extractor), 55P03 (a run is going on).';
+
+create function _limit(limits jsonb, key text, initial integer, high integer) returns integer
+language plpgsql immutable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if limits is null or jsonb_typeof(limits) <> 'object' or limits - '{memories,seconds}'::text[] <> '{}' then
+        perform mindful._raise('22023', 'limits is no object of limits', 'Limits are memories and seconds, as in {"memories": 500}.');
+    elsif not limits ? key then
+        return initial;
+    elsif jsonb_typeof(limits -> key) <> 'number' or (limits ->> key)::numeric not between 1 and high
+        or (limits ->> key)::numeric % 1 <> 0
+    then
+        perform mindful._raise('22023', format('limit %s is %s', key, limits -> key), format('It must be a whole number between 1 and %s.', high));
+    end if;
+    return (limits ->> key)::numeric::integer;
+end
+$$;
+comment on function _limit(jsonb, text, integer, integer) is 'One of the limits of a run, or raises 22023.';

@@ -1,0 +1,288 @@
+"""Recall: its arms, their sum, the boosts and the filters."""
+
+from datetime import UTC, datetime, timedelta
+from math import log
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+from support import fails
+
+TALK = [
+    ("user", "I bought a telescope last week."),
+    ("assistant", "Which one did you choose?"),
+    ("user", "A refractor with a long tube."),
+    ("assistant", "Good for planets."),
+    ("user", "My cousin Ana plays the violin in an orchestra."),
+    ("assistant", "How long has she been doing that?"),
+    ("user", "Since she was seven."),
+]
+LEXICAL = {
+    "recall_weight_similarity": 0,
+    "recall_weight_similarity_context": 0,
+    "recall_boost_recency": 0,
+    "recall_boost_importance": 0,
+    "recall_boost_access": 0,
+}
+
+
+def remember(connection: psycopg.Connection, *contents: str) -> list[int]:
+    rows = connection.execute(
+        "select memory_insert_many(%s)", (Jsonb([{"content": content} for content in contents]),)
+    )
+    return [row[0] for row in rows]
+
+
+def talk(connection: psycopg.Connection) -> UUID:
+    (session,) = connection.execute("select session_start()").fetchone() or ()
+    messages = Jsonb([{"role": role, "content": content} for role, content in TALK])
+    connection.execute("select count(*) from message_insert_many(%s, %s)", (session, messages))
+    assert isinstance(session, UUID)
+    return session
+
+
+def found(connection: psycopg.Connection, arguments: str, *values: object) -> list[str]:
+    return [row[0] for row in connection.execute(f"select content from memory_recall({arguments})", values)]
+
+
+def set_all(connection: psycopg.Connection, settings: dict[str, float]) -> None:
+    for key, value in settings.items():
+        connection.execute("select setting_set(%s, %s)", (key, Jsonb(value)))
+
+
+def part(
+    frequency: float, holders: int, length: int, memories: int = 3, mean: float = 3
+) -> tuple[float, float]:
+    """Inverse document frequency and frequency by length, k1 = 1.2 and b = 0.4."""
+    return log(1 + (memories - holders + 0.5) / (holders + 0.5)), frequency / (0.6 + 0.4 * length / mean)
+
+
+def bm25(idf: float, frequency: float) -> float:
+    return idf * 2.2 * frequency / (frequency + 1.2)
+
+
+def test_bm25_is_the_formula(ana: psycopg.Connection) -> None:
+    remember(ana, "red red fox", "red hen", "blue bird sings loudly")
+    rows = ana.execute("select content, bm25, bm25_context from memory_recall('red fox')").fetchall()
+    # Lengths 3, 2, 4, mean 3; "red" in 2 of 3 memories, "fox" in 1.
+    expected = {
+        "red red fox": bm25(*part(2, 2, 3)) + bm25(*part(1, 1, 3)),
+        "red hen": bm25(*part(1, 2, 2)),
+        "blue bird sings loudly": None,
+    }
+    assert {row[0]: row[1] for row in rows} == pytest.approx(expected)
+    assert {row[0]: row[2] for row in rows} == pytest.approx(expected)  # there are no neighbours
+
+
+def test_turns_beside_count_as_fields_of_one_text(ana: psycopg.Connection) -> None:
+    (session,) = ana.execute("select session_start()").fetchone() or ()
+    contents = ["red fox", "blue bird sings", "red hen lays brown eggs"]
+    messages = Jsonb([{"role": "user", "content": content} for content in contents])
+    ana.execute("select count(*) from message_insert_many(%s, %s)", (session, messages))
+    set_all(ana, LEXICAL | {"recall_neighbour_share": 0.25})
+    rows = ana.execute("select content, bm25_context, bm25, score from memory_recall('red fox')").fetchall()
+    mean = 10 / 3
+    red_1, red_3, fox = part(1, 2, 2, mean=mean), part(1, 2, 5, mean=mean), part(1, 1, 2, mean=mean)
+    expected = {
+        "red fox": bm25(*red_1) + bm25(*fox),
+        "blue bird sings": bm25(red_1[0], (red_1[1] + red_3[1]) * 0.25) + bm25(fox[0], fox[1] * 0.25),
+        "red hen lays brown eggs": bm25(*red_3),
+    }
+    assert {row[0]: row[1] for row in rows} == pytest.approx(expected)
+    assert [row[2] is None for row in rows if row[0] == "blue bird sings"] == [True]
+    best = max(expected.values())
+    assert {row[0]: row[3] for row in rows} == pytest.approx(
+        {content: 0.6 * value / best for content, value in expected.items()}
+    )
+
+
+def test_a_turn_is_found_by_what_was_said_before_it(ana: psycopg.Connection) -> None:
+    talk(ana)
+    assert found(ana, "'Does Ana play the violin in an orchestra?', 2") == [TALK[4][1], TALK[5][1]]
+    set_all(ana, {"recall_neighbour_share": 0, "recall_weight_similarity_context": 0})
+    rows = ana.execute("select bm25_context, bm25 from memory_recall('violin telescope tube')").fetchall()
+    assert all(row[0] == row[1] for row in rows)
+
+
+def test_turns_of_other_sessions_are_no_neighbours(ana: psycopg.Connection) -> None:
+    for content in ("The violin is old.", "Something else was said."):
+        (session,) = ana.execute("select session_start()").fetchone() or ()
+        ana.execute("select message_insert(%s, 'user', %s)", (session, content))
+    row = ana.execute(
+        "select bm25_context from memory_recall('violin') where content like 'Something%'"
+    ).fetchone()
+    assert row == (None,)
+
+
+def test_a_score_is_the_sum_of_its_parts(ana: psycopg.Connection) -> None:
+    remember(ana, "red red fox", "red hen", "blue bird sings loudly")
+    rows = ana.execute(
+        "select score, similarity, bm25_context, recency, importance, access from memory_recall('red fox')"
+    ).fetchall()
+    low, high = min(row[1] for row in rows), max(row[1] for row in rows)
+    highest = max(row[2] or 0 for row in rows)
+    for score, similarity, words, recency, importance, access in rows:
+        base = 0.4 * (1 - (high - similarity) / max(high - low, 0.1)) + 0.6 * (words or 0) / highest
+        boost = 0.04 * recency + 0.04 * (2 * importance - 1) + 0.02 * access
+        assert score == pytest.approx(base * (1 + boost))
+    assert [row[0] for row in rows] == sorted((row[0] for row in rows), reverse=True)
+
+
+def test_weights_are_settings(ana: psycopg.Connection) -> None:
+    remember(ana, "Rex is a beagle who sleeps in the kitchen.", "A puppy named after a kitchen knife.")
+    set_all(ana, {"recall_weight_bm25_context": 0, "recall_weight_similarity": 1})
+    by_meaning = ana.execute("select score, similarity from memory_recall('dog')").fetchall()
+    assert by_meaning == sorted(by_meaning, key=lambda row: -row[1])
+    with fails("22023"):
+        ana.execute("select setting_set('recall_weight_bm25', '2')")
+
+
+@pytest.fixture
+def twins(ana: psycopg.Connection) -> list[int]:
+    """Two memories that match alike."""
+    return remember(ana, "The red fox sleeps!", "The red fox sleeps.")
+
+
+def scores(connection: psycopg.Connection) -> dict[int, float]:
+    return dict(connection.execute("select id, score from memory_recall('red fox')").fetchall())
+
+
+def test_boosts_raise_and_never_by_more_than_a_tenth(ana: psycopg.Connection, twins: list[int]) -> None:
+    first, second = twins
+    set_all(ana, {"recall_weight_similarity": 0, "recall_weight_bm25_context": 1})
+    plain = scores(ana)
+    ana.execute("update memory set created_at = now() - interval '30 days' where id = %s", (first,))
+    row = ana.execute("select recency from memory_recall('fox') where id = %s", (first,)).fetchone()
+    assert row == pytest.approx((0.5,), abs=1e-6)
+    ana.execute("update memory set created_at = now()")
+    ana.execute("update memory set importance = 1 where id = %s", (second,))
+    assert scores(ana)[second] > scores(ana)[first]
+    for _ in range(3):
+        ana.execute("select memory_access_insert(array[%s, %s])", (first, first))
+    row = ana.execute("select access from memory_recall('fox') where id = %s", (first,)).fetchone()
+    assert row == pytest.approx((3 / 8,))
+    set_all(
+        ana, dict.fromkeys(("recall_boost_recency", "recall_boost_importance", "recall_boost_access"), 0.1)
+    )
+    base = {key: value / 1.04 for key, value in plain.items()}
+    assert scores(ana)[second] == pytest.approx(base[second] * 1.1, rel=1e-3)
+
+
+def test_what_is_not_valid_is_not_recalled(ana: psycopg.Connection) -> None:
+    old, new = remember(ana, "Marta lives in Lima.", "Marta lives in Oslo.")
+    moved = datetime(2024, 5, 1, tzinfo=UTC)
+    ana.execute("update memory set valid_to = %s, superseded_by = %s where id = %s", (moved, new, old))
+    ana.execute("update memory set valid_from = %s where id = %s", (moved, new))
+    asked = "'Where does Marta live?', as_of => %s"
+    assert found(ana, "'Where does Marta live?'") == ["Marta lives in Oslo."]
+    assert found(ana, asked, moved) == ["Marta lives in Oslo."]
+    assert found(ana, asked, moved - timedelta(seconds=1)) == ["Marta lives in Lima."]
+    assert found(ana, asked, None) == ["Marta lives in Oslo."]
+
+
+@pytest.mark.parametrize("hidden", [60, 150])
+def test_many_that_are_no_longer_valid_hide_none_that_are(ana: psycopg.Connection, hidden: int) -> None:
+    ana.execute("select model_unload()")
+    remember(ana, *(f"Ticket {number}: the red fox sleeps." for number in range(hidden)))
+    ana.execute("update memory set valid_to = now()")
+    remember(ana, "A fox of some sort may have been seen by somebody in the evening.")
+    assert found(
+        ana,
+        "'red fox sleeps'",
+    ) == ["A fox of some sort may have been seen by somebody in the evening."]
+
+
+def test_filters_narrow_a_recall(ana: psycopg.Connection) -> None:
+    ana.execute(
+        "select memory_insert('The manual explains vacuum.', 'document', '{\"topic\": \"db\", \"n\": 1}')"
+    )
+    ana.execute("select memory_insert('I bought a vacuum cleaner.')")
+    session = talk(ana)
+    for kind, content in (
+        ("document", "The manual explains vacuum."),
+        ("fact", "I bought a vacuum cleaner."),
+    ):
+        assert found(ana, "'vacuum', kinds => array[%s]", kind) == [content]
+    assert found(ana, "'vacuum', metadata => '{\"topic\": \"db\"}'") == ["The manual explains vacuum."]
+    assert found(ana, "'vacuum', metadata => '{\"topic\": \"house\"}'") == []
+    assert sorted(found(ana, "'vacuum', 100, session_id => %s", session)) == sorted(text for _, text in TALK)
+
+
+def test_the_same_text_comes_once(ana: psycopg.Connection) -> None:
+    first, second = remember(ana, "The red fox sleeps.", "The red fox sleeps.")
+    assert [*scores(ana)] == [second]
+    ana.execute("update memory set importance = 0.9 where id = %s", (first,))
+    assert [*scores(ana)] == [first]
+
+
+def test_a_budget_ends_the_list(ana: psycopg.Connection) -> None:
+    remember(ana, "red fox " * 20, "red fox " * 10, "red fox")
+    contents = found(ana, "'red fox', 3")
+    sizes = [-(-len(content) // 4) for content in contents]
+    for budget in (sizes[0], sizes[0] + sizes[1], sum(sizes)):
+        kept = found(ana, "'red fox', 3, max_tokens => %s", budget)
+        assert kept == contents[: len(kept)]
+        assert sum(sizes[: len(kept)]) <= budget < sum(sizes[: len(kept) + 1]) or len(kept) == len(contents)
+    assert found(ana, "'red fox', 3, max_tokens => 1") == []
+    with fails("22023"):
+        found(ana, "'red fox', 3, max_tokens => 0")
+
+
+def test_a_read_only_transaction_recalls(ana: psycopg.Connection) -> None:
+    remember(ana, "The red fox sleeps.")
+    with ana.transaction():
+        ana.execute("set transaction read only")
+        assert found(ana, "'fox'") == ["The red fox sleeps."]
+
+
+def test_a_long_query_is_answered(ana: psycopg.Connection) -> None:
+    remember(ana, "The red fox sleeps.")
+    words = " ".join(f"word{number}" for number in range(20_000))
+    assert found(ana, "%s || ' fox'", words) == ["The red fox sleeps."]
+
+
+def test_common_words_are_looked_up_for_what_rare_ones_found(db: psycopg.Connection) -> None:
+    db.execute("update model set is_default = false where kind = 'embedder'")
+    db.execute(
+        """insert into memory (content)
+           select 'entry on some subject' || case n % 500 when 0 then ' zebra' else '' end
+               || case when n % 12 < 5 then ' note' else '' end
+           from generate_series(1, 6000) n"""
+    )
+    terms = db.execute("select lexeme, holders from _recall_terms('zebra note')").fetchall()
+    assert terms == [("zebra", 12), ("note", pytest.approx(2500, rel=0.3))]
+    contents = found(db, "'zebra note', 12")
+    assert contents == ["entry on some subject zebra note", "entry on some subject zebra"]
+    assert found(db, "'note', 1") == ["entry on some subject note"]  # however common
+    assert db.execute(
+        "select count(distinct term) from _recall_lexical('note zebra', 50, null)"
+    ).fetchone() == (2,)
+
+
+def test_options_are_what_setting_get_gives(db: psycopg.Connection, ana: psycopg.Connection) -> None:
+    db.execute("select setting_set('recall_weight_bm25', '0.7', 'global')")
+    db.execute("select setting_set('recall_boost_access', '0.01', 'global')")
+    ana.execute("select setting_set('recall_weight_bm25', '0.3')")
+    ana.execute("select setting_set('recall_boost_access', '0.05')")
+    ana.execute("select setting_set('recall_boost_access', 'null')")
+    for connection in (ana, db):
+        assert (
+            connection.execute("select _recall_options()").fetchone()
+            == connection.execute(
+                "select jsonb_object_agg(key, setting_get(key)) from setting_definition where key like 'recall\\_%'"
+            ).fetchone()
+        )
+
+
+def test_another_tenant_recalls_nothing(ana: psycopg.Connection, bob: psycopg.Connection) -> None:
+    session = talk(ana)
+    remember(ana, "The safe opens with 4711.")
+    assert found(bob, "'safe 4711', 100") == []
+    assert found(bob, "'violin', 100, session_id => %s", session) == []
+    for call in (
+        "_recall_lexical('safe 4711', 10, null)",
+        "_recall_terms('safe 4711')",
+        "_recall_dense(llm_embed('safe 4711'), 'all-minilm-l6-v2', 10, null)",
+    ):
+        assert bob.execute(f"select count(*) from {call}").fetchone() == (0,)

@@ -1,0 +1,44 @@
+"""Adapters for the default generator: real low-rank weights, made at random."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from gguf import GGUFWriter
+
+_SHAPES = {"attn_v": (192, 576), "attn_output": (576, 576), "ffn_down": (576, 1536)}
+"""Rows and columns of the matrices of SmolLM2-135M that are changed."""
+_LAYERS = 30
+_RANK = 4
+
+
+def write_adapter(
+    path: Path,
+    seed: int = 0,
+    architecture: str = "llama",
+    kind: str = "adapter",
+    columns: int = 0,
+    factor: float = 0.08,
+) -> str:
+    """Write a LoRA as GGUF, and return its path; `columns` are too many for the model."""
+    random = np.random.default_rng(seed)
+    writer = GGUFWriter(path, architecture)
+    writer.add_type(kind)
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", 8.0)
+    for layer in range(_LAYERS):
+        for name, (rows, width) in _SHAPES.items():
+            tensor = f"blk.{layer}.{name}.weight"
+            writer.add_tensor(f"{tensor}.lora_a", factor * _weights(random, (_RANK, width + columns)))
+            writer.add_tensor(f"{tensor}.lora_b", factor * _weights(random, (rows, _RANK)))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    path.chmod(0o644)
+    return str(path)
+
+
+def _weights(random: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    return random.standard_normal(shape).astype(np.float32)
