@@ -9,10 +9,10 @@ setup := extension/setup
 export MINDFUL_HOME ?= $(CURDIR)/.mindful
 dev := "$$MINDFUL_HOME/dev/bin/"
 
-.PHONY: help demo up down psql dsn test image-test lint bench bench-recall bench-scale build install models freeze clean packages server dev
+.PHONY: help demo up down psql dsn test image-test lint bench bench-recall bench-scale bench-confidence build install models freeze clean packages server dev
 
 help: #: this list
-	@sed -n 's/^\([a-z-]*\):[^#]*#: \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):[^#]*#: \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-17s %s\n", $$1, $$2 }'
 
 demo: up #: from a bare Debian machine to an answer: set up all of it, then show the main job on real text
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" extension/demo.sh
@@ -51,6 +51,9 @@ bench-recall: up dev #: measure what is recalled of LoCoMo (LOCOMO=locomo10.json
 
 bench-scale: up dev #: measure recall among a million memories, half an hour or more (BENCH_ARGS="--rows 10000 100000")
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" $(dev)python tests/bench/scale.py $(BENCH_ARGS)
+bench-confidence: up dev #: measure confidence on question sets (DATA=folder, BENCH_ARGS="--second FILE.gguf")
+	@[ -n "$(DATA)" ] || { echo "DATA=folder is needed: see tests/bench/confidence.py" >&2; exit 2; }
+	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=plpy/src $(dev)python tests/bench/confidence.py "$(DATA)" $(BENCH_ARGS)
 
 build: #: write extension/mindful--X.Y.Z.sql from sql/
 	@$(setup)/install.sh build

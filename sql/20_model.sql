@@ -24,7 +24,7 @@ create unique index on model (translate(name, '.-', '__'));
 
 comment on table model is 'Registered models: generators and embedders, and who may use them.';
 comment on column model.source is 'Absolute path, on the server, of a GGUF file or a sentence-transformers folder.';
-comment on column model.options is 'Options of the provider: context_length, threads (default 1), and of a generator also system_prompt, layout, a text with {memories} and {message} that says how recalled memories stand with a message, and prompt_lookup (default 0, at most 32): how many tokens are guessed at once, at temperature 0, where an answer repeats what stands before; it changes no answer, and is faster where texts are copied (15 is a good choice).';
+comment on column model.options is 'Options of the provider: context_length, threads (default 1), and of a generator also system_prompt, layout, a text with {memories} and {message} that says how recalled memories stand with a message, template, a Jinja chat template in place of the file''s, stop, texts that end every answer, and prompt_lookup (default 0, at most 32): how many tokens are guessed at once, at temperature 0, where an answer repeats what stands before; it changes no answer, and is faster where texts are copied (15 is a good choice).';
 comment on column model.base is 'The generator that this one, an adapter, changes; NULL for a model in its own right.';
 comment on column model.sha256 is 'Hash of the file, or of the folder''s weights, when the model was registered.';
 comment on column model.dims is 'Length of an embedder''s vectors.';

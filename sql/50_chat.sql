@@ -104,7 +104,10 @@ create type chat_detail as (
     finish_reason text,
     signals jsonb,
     first_token_ms real,
-    total_ms real
+    total_ms real,
+    probability real,
+    reason text,
+    decision_id bigint
 );
 comment on type chat_detail is 'A reply, where it is stored, what it rests on, what it cost, and how sure the model was.';
 
@@ -142,7 +145,7 @@ from mindful.chat import llm_chat_detail
 return llm_chat_detail(message, session_id, model, max_tokens, temperature, seed, memories)
 $python$;
 comment on function llm_chat_detail(text, uuid, text, integer, real, integer, integer) is
-'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, and its confidence as in llm_generate_detail. The action is answer; the threshold is NULL until one is calibrated.';
+'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, its confidence as in llm_generate_detail, and what was decided about it: probability is that of being right (see the table decision), the action answer where it reaches the threshold, else flag; the threshold is NULL until calibrate() has certified one; the reason says why.';
 
 create function llm_chat_stream(
     message text,

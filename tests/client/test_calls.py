@@ -76,7 +76,7 @@ def test_arguments_are_the_functions_own(functions: dict[str, Function]) -> None
 def test_arguments_are_cast_to_the_functions_types(functions: dict[str, Function]) -> None:
     for name, function in functions.items():
         text = with_every_argument(getattr(calls, name)).query.as_string()
-        casts = dict(re.findall(r'"(\w+)" => %\(\w+\)s::([a-z]+(?:\[\])?)', text))
+        casts = dict(re.findall(r'"(\w+)" => %\(\w+\)s::([a-z ]+(?:\[\])?)', text))
         written = {
             argument: kind.replace("timestamp with time zone", "timestamptz")
             for argument, kind in function.arguments.items()

@@ -56,7 +56,7 @@ def test_both_turns_are_stored_with_what_they_rest_on(ana: psycopg.Connection) -
     ).fetchone()
     assert detail is not None
     session_id, message_id, reply, action, threshold, confidence, model, reason = detail
-    assert (action, threshold, model, reason) == ("answer", None, SCRIPTED_GENERATOR, "stop")
+    assert (action, threshold, model, reason) == ("flag", None, SCRIPTED_GENERATOR, "stop")
     assert turns(ana, session_id) == [(1, "user", "What is the capital of France?"), (2, "assistant", reply)]
     row = ana.execute(
         "select confidence, model from conversation where message_id = %s", (message_id,)

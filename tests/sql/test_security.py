@@ -19,6 +19,11 @@ TABLES = (
     "embedding_job_failed",
     "generation",
     "review",
+    "calibrator",
+    "threshold",
+    "gold",
+    "decision",
+    "outcome",
     "consolidation",
     "memory_extraction",
     "memory_statement",
@@ -42,6 +47,19 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
         (SCRIPTED_GENERATOR,),
     ).fetchone()
     ana.execute("select self_review(%s, %s)", (*(row or ()), SCRIPTED_GENERATOR))
+    ana.execute("select review_label(%s, true, 'Indeed.')", row)
+    ana.execute(
+        "select calibration_import(%s, model => %s)",
+        ('{"question": "Where is the safe?", "answers": ["cellar"]}', SCRIPTED_GENERATOR),
+    )
+    ana.execute(
+        """insert into calibrator (model, with_memory, tier, features, means, scales, weights, intercept, labels, wrong,
+           metrics, last_outcome, adopted) values ('x', false, 0, '{}', '{}', '{}', '{}', 0, 30, 10, '{}', 1, true)"""
+    )
+    ana.execute(
+        """insert into threshold (calibrator_id, budget_kind, budget, delta, run, delta_spent, status, labels, reason)
+           select id, 'answers', 0.1, 0.1, 1, 0.06, 'infeasible', 30, 'x' from calibrator"""
+    )
     ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")
     ana.execute("select memory_link_insert(max(id), min(id), 'about') from memory")
     ana.execute("select _memory_repeat(min(id)) from memory")
@@ -110,8 +128,8 @@ def test_nobody_writes_anothers_rows(
 
 
 def test_records_of_what_happened_are_not_rewritten(victim: psycopg.Connection) -> None:
-    for table in ("generation", "review"):
-        for statement in (f"update {table} set model = 'x'", f"delete from {table}"):
+    for table in ("generation", "review", "calibrator", "threshold", "gold", "decision", "outcome"):
+        for statement in (f"update {table} set tenant = 'x'", f"delete from {table}"):
             with pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedColumn)):
                 victim.execute(statement)
 

@@ -16,6 +16,9 @@ from unit.test_llm import database, wrapped
 def many(
     db: FakeDatabase, prompts: list[str | None] | None, seed: int | None = None
 ) -> list[str | None] | None:
+    db.answers["insert into mindful.generation"] = lambda rows: [
+        {"id": at} for at, _ in enumerate(json.loads(rows))
+    ]
     arguments: tuple[Any, ...] = (None, 16, 0.0, seed, None, [], False, None, None)
     found: list[str | None] | None = wrapped(batch.llm_generate_many)(db, prompts, *arguments)
     return found

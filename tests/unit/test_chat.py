@@ -92,7 +92,14 @@ def database(
             "session_summary": [{"method": "off"}],
             "_memory_shown": [],
             "message_insert_many": stored,
-            "insert into mindful.generation": [],
+            "insert into mindful.generation": [{"id": 1}],
+            "confidence_tier": [
+                {"confidence_tier": "0", "escalate": "false", "abstain_below": "0", "flag_notice": "false"}
+            ],
+            "_recall_coverage": [{"coverage": 0.5, "best": 0.5}],
+            "_calibrator_find": [],
+            "_label_count": [{"labels": 0, "correct": 0}],
+            "insert into mindful.decision": [{"id": 1}],
             "transaction_read_only": [{"log": True}],
             "_slot_take": [{"slot": 1}],
             "pg_advisory_unlock": [],
@@ -284,7 +291,7 @@ def test_both_turns_are_stored_after_the_reply_and_the_reply_says_what_it_rests_
     assert user == {"role": "user", "content": "question"}
     assert assistant["content"] == "An answer."
     assert (
-        assistant["metadata"] | {"model": "s", "action": "answer", "memory_ids": [1]} == assistant["metadata"]
+        assistant["metadata"] | {"model": "s", "action": "flag", "memory_ids": [1]} == assistant["metadata"]
     )
     assert conversation.outcome()["message_id"] == 201
 

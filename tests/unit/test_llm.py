@@ -29,7 +29,7 @@ def database(kind: str = "generator", **options: Any) -> FakeDatabase:
     answers: dict[str, Answer] = {
         "_model_find": [model | {"options": json.dumps(options)}],
         "as tenant": [{"tenant": "ana"}],
-        "insert into mindful.generation": [],
+        "insert into mindful.generation": [{"id": 1}],
         "transaction_read_only": [{"log": True}],
         "_slot_take": [{"slot": 1}],
         "pg_advisory_unlock": [],

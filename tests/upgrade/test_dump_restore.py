@@ -53,6 +53,17 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
         SCRIPTED_GENERATOR,
     )
     ana.execute("select self_review(%s, %s)", (message, SCRIPTED_GENERATOR))
+    ana.execute("select review_label(%s, true)", (message,))
+    gold = '{"question": "What is the capital of France?", "answers": ["Paris"]}'
+    ana.execute("select calibration_import(%s, model => %s)", (gold, SCRIPTED_GENERATOR))
+    ana.execute(
+        """insert into calibrator (model, with_memory, tier, features, means, scales, weights, intercept, labels, wrong,
+           metrics, last_outcome, adopted) values ('x', false, 0, '{}', '{}', '{}', '{}', 0, 30, 10, '{}', 1, true)"""
+    )
+    ana.execute(
+        """insert into threshold (calibrator_id, budget_kind, budget, delta, run, delta_spent, status, labels, reason)
+           select id, 'answers', 0.1, 0.1, 1, 0.06, 'infeasible', 30, 'x' from calibrator"""
+    )
     ana.execute("select setting_set('model_slot_wait_ms', '5000')")
     ana.execute("insert into memory_access (id) select min(id) from memory")
     ana.execute("select memory_link_insert(min(id), max(id), 'about') from memory")
@@ -89,6 +100,7 @@ def go_on(db: psycopg.Connection, ana: psycopg.Connection) -> None:
         ana, b"select message_id from llm_chat_detail(null, %s, model => %s)", session, SCRIPTED_GENERATOR
     )
     ana.execute("select self_review(%s, %s)", (reply, SCRIPTED_GENERATOR))
+    ana.execute("select review_label(%s, false)", (reply,))
     ana.execute("insert into shop.ticket values (3, 'Window', 'It does not close.')")
     ana.execute("delete from shop.ticket where id = 1")
     assert ana.execute(
@@ -96,7 +108,7 @@ def go_on(db: psycopg.Connection, ana: psycopg.Connection) -> None:
         " join memory_embedding_all_minilm_l6_v2 e using (tenant, id) where source = 'shop.ticket' order by 1"
     ).fetchall() == [("2", "Coffee: The machine leaks.", 384), ("3", "Window: It does not close.", 384)]
     after = rows_of(db)
-    for table in ("generation", "review"):
+    for table in ("generation", "review", "decision", "outcome"):
         assert len(after[table]) == len(before[table]) + 1
         assert max(row["id"] for row in after[table]) == max(row["id"] for row in before[table]) + 1
 

@@ -65,6 +65,9 @@ class ChatDetail:
     signals: dict[str, float]
     first_token_ms: float | None
     total_ms: float
+    probability: float
+    reason: str
+    decision_id: int
 
 
 @dataclass(frozen=True)
@@ -214,6 +217,25 @@ class ReviewDetail:
     score: float
     verdict: str
     signals: dict[str, float]
+
+
+@dataclass(frozen=True)
+class CalibrationDetail:
+    """What calibrate made of one kind of a model's answers; None for what was not reached."""
+
+    model: str
+    with_memory: bool
+    tier: int
+    labels: int
+    wrong: int
+    calibrator_id: int | None
+    threshold_id: int | None
+    status: str
+    threshold: float | None
+    bound: float | None
+    coverage: float | None
+    metrics: dict[str, Any] | None
+    reason: str
 
 
 @dataclass(frozen=True)

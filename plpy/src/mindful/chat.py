@@ -6,10 +6,12 @@ import contextlib
 import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from mindful import assistant, runtime
+from mindful import action, assistant, runtime
 from mindful.context import compose
+from mindful.decision import Decision, record
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError
 from mindful.llm import BLANK, Call, check_fits, sampling_of
@@ -101,6 +103,9 @@ class Chat:
         self._call = Call(self._spec, self._generator, self._tokens, sampling)
         self._state = ConversationState(db, self._spec, self._generator, self.session_id)
         self._message_id: int | None = None
+        self._wanted = action.settings(db, session_id)
+        self._decision: Decision | None = None
+        self._decision_id: int | None = None
 
     def answer(self) -> str:
         """Generate the whole reply, and store both turns."""
@@ -108,8 +113,7 @@ class Chat:
         reply = self._call.answer(self._db, self.context.memory_ids)
         if not reply.strip(BLANK):
             reply += _SILENCE
-        self._finish(reply)
-        return reply
+        return self._finish(reply, self._wanted) + self._notice()
 
     def stream(self) -> Iterator[str]:
         """Yield the reply as it is made, then store both turns."""
@@ -121,15 +125,22 @@ class Chat:
         if not reply.strip(BLANK):
             reply += _SILENCE
             yield _SILENCE
-        self._finish(reply)
+        # What has been read cannot be taken back: nothing else is done than to flag it.
+        self._finish(reply, replace(self._wanted, confidence_tier=0, escalate=False, abstain_below=0))
+        if notice := self._notice():
+            yield notice
 
     def outcome(self) -> dict[str, Any]:
         """Tell the rest of a finished chat, as columns of `chat_detail`."""
+        assert self._decision is not None
         return self._call.outcome() | {
             "session_id": self.session_id,
             "message_id": self._message_id,
-            "action": "answer",
-            "threshold": None,
+            "action": self._decision.action,
+            "threshold": self._decision.threshold,
+            "probability": self._decision.probability,
+            "reason": self._decision.reason,
+            "decision_id": self._decision_id,
             "memory_ids": self.context.memory_ids,
             "model": self._spec.name,
         }
@@ -139,10 +150,26 @@ class Chat:
         if self._sampling.seed is None:
             self._state.restore(self._tokens)
 
-    def _finish(self, reply: str) -> None:
-        reply = reply.strip(BLANK)
+    def _notice(self) -> str:
+        assert self._decision is not None
+        flagged = self._wanted.flag_notice and self._decision.action == "flag"
+        return action.notice(self._decision) if flagged else ""
+
+    def _finish(self, reply: str, wanted: action.Settings) -> str:
+        """Do what follows from how sure the reply is, store it, and return what is shown."""
+        found = action.act(self._db, wanted, self._call, self.context, self._sampling, reply.strip(BLANK))
+        reply, self._decision = found.answer, found.decision
         self._store(reply)
+        self._decision.message_id = self._message_id
+        for decision in found.decisions:
+            decision.parent_id = self._decision_id
+            [self._decision_id] = record(self._db, [decision])
         keep_up(self._db, self._spec, self._generator, self.session_id)
+        self._keep(reply)
+        return reply
+
+    def _keep(self, reply: str) -> None:
+        """Keep the conversation's state for its next turn."""
         if not self._generator.held(
             self._tokens
         ):  # the model was unloaded, or served another, while a cursor rested
@@ -152,7 +179,9 @@ class Chat:
 
     def _store(self, reply: str) -> None:
         outcome = self.outcome()
-        metadata = {key: outcome[key] for key in ("model", "confidence", "action", "memory_ids")}
+        metadata = {
+            key: outcome[key] for key in ("model", "confidence", "probability", "action", "memory_ids")
+        }
         if self.context.changes:
             metadata["settings"] = assistant.apply(self._db, self.session_id, self.context.changes)
         metadata["shown_from"] = self.context.shown_from

@@ -65,21 +65,28 @@ class Context:
     """The settings that the message asks to be changed; the context is as if they were."""
     calls: Sequence[ToolCall] = ()
     """The tools that were called for the message."""
+    considered: Sequence[Row] = ()
+    """The memories that recall found, with their scores."""
 
     @property
     def memory_ids(self) -> list[int]:
         """The recalled memories among the parts."""
         return [part.memory_id for part in self.parts if part.part == "memory" and part.memory_id is not None]
 
+    @property
+    def notes(self) -> list[str]:
+        """What the tools' results and the memories among the parts say."""
+        return [*self._of("tool"), *self._of("memory")]
+
+    @property
+    def question(self) -> str:
+        """The message that is answered."""
+        return self.parts[-1].content
+
     def messages(self) -> list[Message]:
         """Lay the parts out as messages, the memories within the last one."""
         *told, last = self._told()
-        return [
-            *told,
-            Message(
-                last.role, with_notes(last.content, [*self._of("tool"), *self._of("memory")], self.layout)
-            ),
-        ]
+        return [*told, Message(last.role, with_notes(last.content, self.notes, self.layout))]
 
     def next_messages(self, reply: str) -> list[Message]:
         """Lay out what the next turn's prompt begins with: memories are shown for one turn only."""
@@ -177,6 +184,7 @@ class _Composer:
         self._generator = generator
         self._session_id = session_id
         self._tools = tools
+        self._considered: Sequence[Row] = ()
 
     def compose(self, message: str | None, sampling: Sampling, memories: int) -> Context:
         system, turns, reply_to = self._system_prompt(), self._turns(), None
@@ -205,7 +213,7 @@ class _Composer:
         summaries, window = self._told(turns, room)
         shown_from = _turn_of(window[0], turns) if window else None
         parts = [system, *settings, *core, *summaries, *called, *recalled, *window, last]
-        return Context(parts, layout, shown_from, reply_to, changes, calls)
+        return Context(parts, layout, shown_from, reply_to, changes, calls, self._considered)
 
     def _system_prompt(self) -> Part:
         prompt: str | None = None
@@ -331,6 +339,7 @@ class _Composer:
             ("text", "integer", "uuid"),
             (message, memories + len(shown) + 5, self._session_id),
         )
+        self._considered = rows
         # The model's own words are not evidence, and the question asked before is not its answer.
         kept = [
             row

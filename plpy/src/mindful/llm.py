@@ -167,6 +167,8 @@ class Call:
         self._sampling = sampling
         self._schema = schema
         self._completion = Completion()
+        self.generation_id: int | None = None
+        """The call's row in `generation`, once it is recorded."""
 
     def answer(self, db: Database, memory_ids: Sequence[int] = ()) -> str:
         """Generate the whole answer, and record the call."""
@@ -220,11 +222,11 @@ class Call:
             return
         columns = self._columns(turn, memory_ids)
         places = ", ".join(f"${at}" for at in range(1, len(columns) + 1))
-        db.rows(
-            f"insert into mindful.generation ({', '.join(columns)}) values ({places})",
+        self.generation_id = db.one(
+            f"insert into mindful.generation ({', '.join(columns)}) values ({places}) returning id",
             [type_name for type_name, _ in columns.values()],
             [value for _, value in columns.values()],
-        )
+        )["id"]
 
     def _columns(self, turn: Turn, memory_ids: Sequence[int] = ()) -> dict[str, tuple[str, Any]]:
         columns: dict[str, tuple[str, Any]] = {
@@ -243,8 +245,15 @@ class Call:
             columns[name] = (types.get(name, "real" if name.endswith("_ms") else "integer"), value)
         return columns
 
+    @property
+    def signals(self) -> dict[str, float]:
+        """The signals of a finished call's tokens."""
+        return signals(self._completion)
+
     @staticmethod
-    def answer_many(db: Database, calls: Sequence[Call]) -> list[str]:
+    def answer_many(
+        db: Database, calls: Sequence[Call], memory_ids: Sequence[Sequence[int]] = ()
+    ) -> list[str]:
         """Generate the answers of calls of one generator side by side, and record them in one statement."""
         if not calls:
             return []
@@ -256,16 +265,22 @@ class Call:
                 turn,
             )
         if _recorded(db):
-            rows = [{name: value for name, (_, value) in call._columns(turn).items()} for call in calls]
+            rows = [
+                {name: value for name, (_, value) in call._columns(turn, shown).items()}
+                for call, shown in zip(calls, memory_ids or [()] * len(calls), strict=True)
+            ]
             for row in rows:
                 row["signals"] = json.loads(row["signals"])
             columns = ", ".join(rows[0])
-            db.rows(
+            stored = db.rows(
                 f"""insert into mindful.generation ({columns})
-                    select {columns} from pg_catalog.jsonb_populate_recordset(null::mindful.generation, $1)""",
+                    select {columns} from pg_catalog.jsonb_populate_recordset(null::mindful.generation, $1)
+                    returning id""",
                 ("jsonb",),
                 (json.dumps(rows),),
             )
+            for call, record in zip(calls, stored, strict=True):
+                call.generation_id = record["id"]
         return texts
 
 

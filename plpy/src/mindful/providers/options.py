@@ -46,9 +46,12 @@ def check_known(options: Mapping[str, Any], known: Sequence[str]) -> None:
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise InvalidParameterError(f"there is no option {unknown[0]}", f"Options are {', '.join(known)}.")
-    for key in ("system_prompt", "layout"):
+    for key in ("system_prompt", "layout", "template"):
         if not isinstance(options.get(key, ""), str):
             raise InvalidParameterError(f"option {key} is no text", "Give a JSON string.")
+    stop = options.get("stop", [])
+    if not isinstance(stop, list) or not all(isinstance(text, str) and text for text in stop):
+        raise InvalidParameterError("option stop is no array of texts", 'Give an array, such as ["\\n"].')
     layout = options.get("layout", "{memories}{message}")
     if "{memories}" not in layout or "{message}" not in layout:
         raise InvalidParameterError(

@@ -16,7 +16,7 @@ from mindful.providers.options import check_known, file_sha256, integer
 
 _ANSWERING = ("system_prompt", "layout", "prompt_lookup")
 _OPTIONS = {
-    "generator": ("context_length", "threads", *_ANSWERING),
+    "generator": ("context_length", "threads", "template", "stop", *_ANSWERING),
     "embedder": ("context_length", "threads"),
 }
 
@@ -49,7 +49,7 @@ def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
             _lookup(options)
             from mindful.providers.llama.template import ChatTemplate
 
-            ChatTemplate(weights).encode([Message("user", "Hi")])
+            ChatTemplate(weights, options.get("template")).encode([Message("user", "Hi")])
         return ModelFacts(
             sha256=file_sha256(source),
             context_length=context_length,
@@ -101,7 +101,14 @@ def _open(spec: ModelSpec, weights: Weights) -> Model:
         return LlamaEmbedder(weights, context_length, threads)
     from mindful.providers.llama.generator import LlamaGenerator
 
-    return LlamaGenerator(weights, context_length, threads, _lookup(spec.options))
+    return LlamaGenerator(
+        weights,
+        context_length,
+        threads,
+        lookup=_lookup(spec.options),
+        template=spec.options.get("template"),
+        stop=spec.options.get("stop", ()),
+    )
 
 
 def _lookup(options: Mapping[str, Any]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mindful.errors import ContextLengthError, CorruptedModelError, NotReadyError
@@ -27,11 +28,20 @@ _SLOW_TOKEN_S = 0.05
 class LlamaGenerator:
     """A generator whose KV cache serves the longest prefix that a prompt shares with what was seen before."""
 
-    def __init__(self, weights: Weights, context_length: int, threads: int, lookup: int = 0) -> None:
+    def __init__(
+        self,
+        weights: Weights,
+        context_length: int,
+        threads: int,
+        lookup: int = 0,
+        template: str | None = None,
+        stop: Sequence[str] = (),
+    ) -> None:
         """Make the context; `lookup` is how many tokens are guessed at most, where answers repeat (Lookup)."""
         self.context_length = context_length
         self._weights = weights
-        self._template = ChatTemplate(weights)
+        self._template = ChatTemplate(weights, template)
+        self._stop = tuple(stop)
         self._signals = SignalReader(weights.vocabulary_size)
         self._threads = threads
         self._scorer = Scorer(weights, threads)
@@ -94,7 +104,7 @@ class LlamaGenerator:
     ) -> Iterator[str]:
         """Continue the tokens, yielding text as it is made."""
         started, tenant = time.perf_counter(), self._tenant
-        context, text, holder = list(tokens), TextStream(sampling.stop), object()
+        context, text, holder = list(tokens), TextStream((*sampling.stop, *self._stop)), object()
         completion.prompt_tokens = len(context)
         # Batch shapes differ with a warm cache and with them the last bits of the logits: a seed asks for repetition.
         completion.cached_tokens = self._evaluate(context, tenant, interrupts, reuse=sampling.seed is None)
@@ -148,6 +158,7 @@ class LlamaGenerator:
         interrupts: Interrupts,
     ) -> list[str]:
         """Continue many prompts side by side."""
+        samplings = [replace(one, stop=(*one.stop, *self._stop)) for one in samplings]
         answers = Answers(self._weights, self.context_length, self._threads, prompts, samplings, completions)
         return answers.run(interrupts)
 

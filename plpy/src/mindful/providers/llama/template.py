@@ -21,18 +21,18 @@ _MARK = re.compile("\0(\\d+)\0")
 
 
 class ChatTemplate:
-    """The template of a model's file, applied with a mark in each content's place.
+    """The template of a model's file, or the one given in its stead, applied with a mark in each content's place.
 
     Only the template's own text is tokenized with control tokens on, so a user who writes <|im_end|> has written
     just that.
     """
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: Weights, source: str | None = None) -> None:
         self._weights = weights
         self._bos = self._token_text(llama.llama_vocab_bos(weights.vocabulary))
         self._eos = self._token_text(llama.llama_vocab_eos(weights.vocabulary))
         self._adds_bos = bool(llama.llama_vocab_get_add_bos(weights.vocabulary))
-        self._template = _compile(weights.chat_template())
+        self._template = _compile(weights.chat_template() if source is None else source)
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
         """Render messages, ready for the model's answer, as tokens.
@@ -94,8 +94,8 @@ def _compile(source: str | None) -> Template:
         return environment.from_string(source or _PLAIN)
     except TemplateError as error:
         raise CorruptedModelError(
-            f"the chat template in the model's file is broken: {error}",
-            "Use a file with a template that Jinja reads.",
+            f"the model's chat template is broken: {error}",
+            "Use a file with a template that Jinja reads, or give one as the option template.",
         ) from None
 
 

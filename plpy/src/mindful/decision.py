@@ -1,0 +1,117 @@
+"""What is done with an answer: its signals become a probability, that meets a threshold, and a row says why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from mindful.calibrator import Calibrator, prior
+from mindful.context import Context
+from mindful.llm import Call
+from mindful.ports import Database
+from mindful.signal import Signals, free, grounding, recalled, rounded
+
+_FITTED = ("features", "means", "scales", "weights", "intercept", "knots_x", "knots_y")
+
+
+@dataclass
+class Decision:
+    """A row of the table `decision`, before it has its id."""
+
+    model: str
+    with_memory: bool
+    signals: Signals
+    tier: int = 0
+    signal_ms: dict[str, float] = field(default_factory=dict)
+    probability: float = 0.5
+    calibrator_id: int | None = None
+    threshold_id: int | None = None
+    threshold: float | None = None
+    action: str = "flag"
+    reason: str = ""
+    alternatives: list[dict[str, Any]] = field(default_factory=list)
+    propensity: float = 1.0
+    total_ms: float = 0.0
+    parent_id: int | None = None
+    message_id: int | None = None
+    gold_id: int | None = None
+    generation_id: int | None = None
+    answer: str | None = None
+
+
+def decide_answer(
+    db: Database, call: Call, context: Context, answer: str, model: str | None = None
+) -> Decision:
+    """Decide about an answer by what is known of it for free."""
+    signals = free(call.signals, context.question, answer)
+    if context.notes:
+        signals |= grounding(answer, context.question, context.notes)
+    if context.memory_ids:
+        covered = db.one(
+            "select coverage, best from mindful._recall_coverage($1, $2)",
+            ("text", "bigint[]"),
+            (context.question, context.memory_ids),
+        )
+        signals |= recalled(
+            [row["score"] for row in context.considered],
+            [row["similarity"] for row in context.considered],
+            [row["bm25"] for row in context.considered],
+            covered["coverage"],
+            covered["best"],
+        )
+    decision = decide(db, model or call.spec.name, bool(context.notes), signals)
+    decision.generation_id = call.generation_id
+    return decision
+
+
+def decide(
+    db: Database, model: str, with_memory: bool, signals: Mapping[str, float], tier: int = 0
+) -> Decision:
+    """Hold an answer's probability of being right to the threshold in force."""
+    decision = Decision(model, with_memory, rounded(signals), tier)
+    rows = db.rows(
+        "select * from mindful._calibrator_find($1, $2, $3)",
+        ("text", "boolean", "integer"),
+        (model, with_memory, tier),
+    )
+    if not rows:
+        labels = db.one(
+            "select labels, correct from mindful._label_count($1, $2)",
+            ("text", "boolean"),
+            (model, with_memory),
+        )
+        decision.probability = prior(labels["correct"], labels["labels"])
+        decision.reason = f"not calibrated: {labels['labels']} labels of such answers, see calibrate()"
+        return decision
+    row = rows[0]
+    decision.probability = Calibrator(**{name: row[name] for name in _FITTED}).probability(decision.signals)
+    decision.calibrator_id, decision.threshold_id = row["id"], row["threshold_id"]
+    decision.threshold = row["threshold"]
+    if row["threshold_id"] is None:
+        decision.reason = "no error budget was given to calibrate()"
+    elif row["threshold"] is None:
+        decision.reason = row["reason"]
+    elif decision.probability >= row["threshold"]:
+        decision.action, decision.reason = "answer", "the probability reaches the threshold"
+    else:
+        decision.reason = "the probability is below the threshold"
+    return decision
+
+
+_COLUMNS = tuple(one.name for one in fields(Decision))
+
+
+def record(db: Database, decisions: Sequence[Decision]) -> list[int]:
+    """Add decisions to the table, and return their ids in order."""
+    columns = ", ".join(_COLUMNS)
+    return [
+        row["id"]
+        for row in db.rows(
+            f"""insert into mindful.decision ({columns})
+                select {columns} from pg_catalog.jsonb_populate_recordset(null::mindful.decision, $1) returning id""",
+            ("jsonb",),
+            (json.dumps([asdict(decision) for decision in decisions]),),
+        )
+    ]

@@ -1,0 +1,178 @@
+"""What is known of answers by asking further: an embedder, a second model, the model itself again."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mindful import runtime
+from mindful.context import Context
+from mindful.errors import MindfulError
+from mindful.llm import BLANK, Call, check_fits, embed_texts
+from mindful.ports import Database, ModelSpec, Sampling
+from mindful.signal import Signals, words
+
+_SAMPLES = 4
+_TEMPERATURE = 0.5
+"""Of small models: at 1.0 half as many samples are right as at 0.5."""
+_ALIKE = 0.8
+"""Cosine from which on two short answers say the same; numbers must be the same besides, as embeddings blur them."""
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass
+class Evidence:
+    """What was found of one answer, up to which tier, and what each kind of signal cost."""
+
+    tier: int = 0
+    signals: Signals = field(default_factory=dict)
+    signal_ms: dict[str, float] = field(default_factory=dict)
+    alternatives: list[dict[str, Any]] = field(default_factory=list)
+    second: Call | None = None
+    second_answer: str = ""
+    failure: str | None = None
+    """Why it is no more."""
+
+
+def gather(
+    db: Database,
+    spec: ModelSpec,
+    contexts: Sequence[Context],
+    answers: Sequence[str],
+    sampling: Sampling,
+    tier: int,
+) -> list[Evidence]:
+    """Gather the signals of answers, tier by tier; one that cannot be had ends it, and loses nothing."""
+    found = [Evidence() for _ in answers]
+    steps = (_compare, _ask_second, _ask_again)
+    for level, step in enumerate(steps[:tier], start=1):
+        started = time.perf_counter()
+        try:
+            step(db, spec, contexts, answers, sampling, found)
+        except MindfulError as error:
+            for one in found:
+                one.failure = f"{step.__name__.strip('_')}: {error}"
+            break
+        spent = (time.perf_counter() - started) * 1000 / max(len(found), 1)
+        for one in found:
+            one.tier, one.signal_ms[str(level)] = level, round(spent, 3)
+    return found
+
+
+def fallback(db: Database, model: str) -> str | None:
+    """Name the model that is asked where this one is not sure, if there is one that the caller may use."""
+    rows = db.rows("select fallback from mindful.model where name = $1", ("text",), (model,))
+    return rows[0]["fallback"] if rows else None
+
+
+def chain(first: str, second: str) -> str:
+    """Name the two models whose answers are judged as those of one."""
+    return f"{first} > {second}"
+
+
+def _compare(
+    db: Database,
+    spec: ModelSpec,
+    contexts: Sequence[Context],
+    answers: Sequence[str],
+    sampling: Sampling,
+    found: Sequence[Evidence],
+) -> None:
+    """Tell how near the answer is to the question: small models repeat what they were asked."""
+    questions = _vectors(db, [context.question for context in contexts])
+    for one, question, answer in zip(found, questions, _vectors(db, answers), strict=True):
+        one.signals["question_similarity"] = _cosine(question, answer)
+
+
+def _ask_second(
+    db: Database,
+    spec: ModelSpec,
+    contexts: Sequence[Context],
+    answers: Sequence[str],
+    sampling: Sampling,
+    found: Sequence[Evidence],
+) -> None:
+    """Have a second model answer too: where two models agree, they are mostly right (arXiv 2509.21837)."""
+    name = fallback(db, spec.name)
+    if name is None:
+        raise MindfulError(f'"{spec.name}" has no fallback')
+    calls = _calls(db, name, contexts, sampling)
+    others = [text.strip(BLANK) for text in Call.answer_many(db, calls, [one.memory_ids for one in contexts])]
+    vectors = zip(_vectors(db, answers), _vectors(db, others), strict=True)
+    for one, answer, other, call, (mine, theirs) in zip(found, answers, others, calls, vectors, strict=True):
+        one.second, one.second_answer = call, other
+        one.signals |= {
+            "second_similarity": _cosine(mine, theirs),
+            "second_agreement": float(words(answer) == words(other)),
+            "second_logprob_sum": call.signals.get("logprob_sum", 0.0),
+        }
+        one.alternatives.append({"model": name, "answer": other})
+
+
+def _ask_again(
+    db: Database,
+    spec: ModelSpec,
+    contexts: Sequence[Context],
+    answers: Sequence[str],
+    sampling: Sampling,
+    found: Sequence[Evidence],
+) -> None:
+    """Sample further answers: how many agree, how alike they are, and their entropy over clusters of meaning."""
+    drawn = [
+        Call.answer_many(
+            db, _calls(db, spec.name, contexts, replace(sampling, temperature=_TEMPERATURE, seed=seed))
+        )
+        for seed in range(1, _SAMPLES + 1)
+    ]
+    for at, (one, answer) in enumerate(zip(found, answers, strict=True)):
+        texts = [answer, *(sample[at].strip(BLANK) for sample in drawn)]
+        vectors = _vectors(db, texts)
+        clusters = _clusters(texts, vectors)
+        shares = [clusters.count(cluster) / len(clusters) for cluster in set(clusters)]
+        one.signals |= {
+            "sample_agreement": sum(words(text) == words(answer) for text in texts[1:]) / _SAMPLES,
+            "sample_similarity": math.fsum(_cosine(vectors[0], vector) for vector in vectors[1:]) / _SAMPLES,
+            "semantic_entropy": -math.fsum(share * math.log(share) for share in shares),
+        }
+        one.alternatives += [{"model": spec.name, "answer": text} for text in dict.fromkeys(texts[1:])]
+
+
+def _calls(db: Database, model: str, contexts: Sequence[Context], sampling: Sampling) -> list[Call]:
+    spec, generator = runtime.generator(db, model)
+    calls = []
+    for context in contexts:
+        tokens = generator.encode(context.messages())
+        check_fits(tokens, generator)
+        calls.append(Call(spec, generator, tokens, sampling))
+    return calls
+
+
+def _clusters(texts: Sequence[str], vectors: Sequence[Sequence[float]]) -> list[int]:
+    """Number each answer by the first that says the same (Farquhar et al. 2024, with embeddings for entailment)."""
+    found: list[int] = []
+    for at, text in enumerate(texts):
+        found.append(
+            next(
+                first
+                for first in [*found, at]
+                if first == at
+                or (
+                    _cosine(vectors[first], vectors[at]) >= _ALIKE
+                    and _NUMBER.findall(texts[first]) == _NUMBER.findall(text)
+                )
+            )
+        )
+    return found
+
+
+def _vectors(db: Database, texts: Sequence[str]) -> list[Sequence[float]]:
+    """Embed texts in lower case; an empty one as a full stop."""
+    return embed_texts(db, [text.lower() if text.strip(BLANK) else "." for text in texts], None)
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    return math.fsum(a * b for a, b in zip(one, other, strict=True))

@@ -1,0 +1,101 @@
+create view decision_log with (security_invoker = true) as
+select d.tenant, d.id as decision_id, d.parent_id, d.created_at, d.message_id, d.model, d.with_memory, d.tier, d.probability,
+    d.threshold, d.action, d.reason, l.correct, l.grader, d.signals, w.weights, d.alternatives, d.signal_ms, d.total_ms,
+    t.budget, t.budget_kind, t.delta, d.calibrator_id, d.threshold_id
+from mindful.decision d
+left join mindful.threshold t on t.tenant = d.tenant and t.id = d.threshold_id
+left join mindful.latest_outcome l on l.tenant = d.tenant and l.decision_id = d.id
+left join lateral (
+    select jsonb_object_agg(f.name, round((f.weight * (coalesce((d.signals ->> f.name)::double precision, f.mean) - f.mean)
+        / f.scale)::numeric, 4)) as weights
+    from mindful.calibrator c,
+        unnest(c.features, c.means, c.scales, c.weights) f (name, mean, scale, weight)
+    where c.tenant = d.tenant and c.id = d.calibrator_id
+) w on true;
+comment on view decision_log is
+'Why each answer was given, flagged, escalated or withheld: its signals, what each added to its log-odds of being right (weights), the threshold and the budget that it keeps, the alternatives, and whether it was right.';
+
+create view label_queue with (security_invoker = true) as
+select d.tenant, d.message_id, d.id as decision_id, q.content as question, a.content as answer, d.probability, d.threshold,
+    d.action, d.created_at
+from mindful.decision d
+join mindful.memory a on a.tenant = d.tenant and a.id = d.message_id
+left join mindful.memory q on q.tenant = a.tenant and q.session_id = a.session_id
+    and case when a.metadata ? 'reply_to' then q.id = (a.metadata ->> 'reply_to')::bigint else q.turn = a.turn - 1 end
+where not exists (
+    select from mindful.outcome o where o.tenant = d.tenant and o.decision_id = d.id
+);
+comment on view label_queue is
+'Answers without a label, for review_label. Those whose probability is nearest to the threshold teach most: order by abs(probability - coalesce(threshold, 0.5)).';
+
+-- As the views for BI: figures alone, with the owner's rights, and the rows chosen here.
+create view reliability_curve with (security_barrier = true) as
+select s.tenant, s.model, s.with_memory, s.tier, s.bin, count(*) as answers, avg(s.probability) as mean_probability,
+    avg(s.correct::integer) as share_right
+from (
+    select d.tenant, d.model, d.with_memory, d.tier, d.probability, l.correct,
+        ntile(10) over (partition by d.tenant, d.model, d.with_memory, d.tier order by d.probability) as bin
+    from mindful.decision d
+    join lateral (
+        select o.correct from mindful.outcome o
+        where o.tenant = d.tenant and o.decision_id = d.id order by o.id desc limit 1
+    ) l on true
+    where d.calibrator_id is not null
+        and (d.tenant = (select mindful._tenant()) or (select mindful._reads_all()))
+) s
+group by s.tenant, s.model, s.with_memory, s.tier, s.bin;
+comment on view reliability_curve is
+'Labelled answers in ten bins of equal size by the probability that they were given: on the diagonal, mean_probability and share_right are the same. For oneself, or for mindful_reader for all.';
+
+create view risk_coverage with (security_barrier = true) as
+select s.tenant, s.model, s.with_memory, s.probability, s.rank::double precision / s.answers as coverage,
+    s.wrong::double precision / s.rank as risk
+from (
+    select d.tenant, d.model, d.with_memory, d.probability,
+        count(*) over ranked as rank, count(*) filter (where not l.correct) over ranked as wrong,
+        count(*) over (partition by d.tenant, d.model, d.with_memory) as answers
+    from mindful.decision d
+    join lateral (
+        select o.correct from mindful.outcome o
+        where o.tenant = d.tenant and o.decision_id = d.id order by o.id desc limit 1
+    ) l on true
+    where d.tenant = (select mindful._tenant()) or (select mindful._reads_all())
+    window ranked as (partition by d.tenant, d.model, d.with_memory order by d.probability desc)
+) s;
+comment on view risk_coverage is
+'For each labelled answer: which share of all labelled answers has at least its probability (coverage), and how many of those are wrong (risk). For oneself, or for mindful_reader for all.';
+
+create view signal_quality with (security_barrier = true) as
+select s.tenant, s.model, s.with_memory, s.signal, s.right_answers, s.wrong_answers, s.auroc,
+    greatest(s.auroc - 1.96 * s.error, 0) as low, least(s.auroc + 1.96 * s.error, 1) as high
+from (
+    select r.tenant, r.model, r.with_memory, r.signal, r.right_answers, r.wrong_answers, r.auroc,
+        sqrt((r.auroc * (1 - r.auroc) + (r.right_answers - 1) * (r.auroc / (2 - r.auroc) - r.auroc ^ 2)
+            + (r.wrong_answers - 1) * (2 * r.auroc ^ 2 / (1 + r.auroc) - r.auroc ^ 2))
+            / (r.right_answers * r.wrong_answers)) as error
+    from (
+        select v.tenant, v.model, v.with_memory, v.signal, count(*) filter (where v.correct) as right_answers,
+            count(*) filter (where not v.correct) as wrong_answers,
+            ((sum(v.rank) filter (where v.correct) - count(*) filter (where v.correct)
+                * (count(*) filter (where v.correct) + 1) / 2.0)
+                / nullif(count(*) filter (where v.correct) * count(*) filter (where not v.correct), 0))::double precision
+                as auroc
+        from (
+            select d.tenant, d.model, d.with_memory, e.key as signal, l.correct,
+                rank() over signals + (count(*) over (
+                    partition by d.tenant, d.model, d.with_memory, e.key, e.value::double precision) - 1) / 2.0 as rank
+            from mindful.decision d
+            join lateral (
+        select o.correct from mindful.outcome o
+        where o.tenant = d.tenant and o.decision_id = d.id order by o.id desc limit 1
+    ) l on true,
+                jsonb_each_text(d.signals) e
+            where d.tenant = (select mindful._tenant()) or (select mindful._reads_all())
+            window signals as (partition by d.tenant, d.model, d.with_memory, e.key order by e.value::double precision)
+        ) v
+        group by v.tenant, v.model, v.with_memory, v.signal
+    ) r
+) s
+where s.auroc is not null;
+comment on view signal_quality is
+'How well each signal alone ranks right answers above wrong ones: AUROC (0.5 is chance; below, high values are a bad sign) with the bounds of its 95% interval (Hanley and McNeil 1982). For oneself, or for mindful_reader for all.';

@@ -1,0 +1,96 @@
+"""Whether budgets are kept and alarms come in time, over many random draws."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from mindful import fit, threshold
+from mindful.fit import Labelled
+
+_BUDGETS = (0.1, 0.2, 0.3, 0.5)
+_DELTA = 0.1
+_SPLITS = 200
+
+
+def rows(pools: Mapping[str, tuple[Labelled, Sequence[str]]]) -> list[str]:
+    """Split each pool 200 times at random; fit to one half, test on draws from the other, which is the population."""
+    lines = [
+        "| budget | answers | budget broken | naive rule | coverage | best possible | goal |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    simulated = {f"simulated, {share:.0%} right, AUROC 0.80": _simulated(share) for share in (0.6, 0.3)}
+    for name, (answers, names) in (*pools.items(), *simulated.items()):
+        found = np.array([_split(answers, names, seed) for seed in range(_SPLITS)])
+        for at, budget in enumerate(_BUDGETS):
+            broken, naive, coverage, oracle = found[:, at].mean(axis=0)
+            lines.append(
+                f"| {budget:.0%} | {name}, {len(answers)} | **{broken:.1%}** | {naive:.1%} | {coverage:.1%} "
+                f"| {oracle:.1%} | <= {_DELTA:.0%} |"
+            )
+    return lines
+
+
+def _simulated(share: float) -> tuple[Labelled, list[str]]:
+    random = np.random.default_rng(0)
+    right = random.random(2000) < share
+    scores = right * 1.19 + random.normal(size=2000)
+    return fit.labelled([{"logprob_sum": float(score)} for score in scores], right.tolist()), ["logprob_sum"]
+
+
+def _split(answers: Labelled, names: Sequence[str], seed: int) -> list[tuple[float, float, float, float]]:
+    """For each budget: whether it was broken, by our rule and the naive one; our coverage, and the best possible."""
+    random = np.random.default_rng(seed)
+    mask = random.random(len(answers)) < 0.5
+    fitted, population = answers.at(mask), answers.at(~mask)
+    calibrator = fit.fit(fitted, names)
+    guide, said = fit.probabilities(calibrator, fitted), fit.probabilities(calibrator, population)
+    drawn = random.integers(0, len(population), len(population))
+    found = []
+    for budget in _BUDGETS:
+        grid = threshold.levels(guide, fitted.right, budget, _DELTA, len(drawn))
+        ours = threshold.certify(said[drawn], population.right[drawn], grid, budget, _DELTA).value
+        naive = _lowest(said[drawn], population.right[drawn], budget)
+        best = _lowest(said, population.right, budget)
+        found.append(
+            (
+                float(_risk(said, population.right, ours) > budget),
+                float(_risk(said, population.right, naive) > budget),
+                _coverage(said, ours),
+                _coverage(said, best),
+            )
+        )
+    return found
+
+
+def _lowest(said: Any, right: Any, budget: float) -> float | None:
+    """Find the lowest threshold above which the share of wrong answers is within the budget."""
+    order = np.argsort(-said, kind="stable")
+    share = np.cumsum(~right[order]) / np.arange(1, len(order) + 1)
+    last = np.append(said[order][1:] < said[order][:-1], True)
+    kept = np.flatnonzero(last & (share <= budget))
+    return float(said[order][kept[-1]]) if len(kept) else None
+
+
+def _risk(said: Any, right: Any, value: float | None) -> float:
+    return 0.0 if value is None or not (said >= value).any() else float((~right[said >= value]).mean())
+
+
+def _coverage(said: Any, value: float | None) -> float:
+    return 0.0 if value is None else float((said >= value).mean())
+
+
+def alarm_rows(budget: float = 0.1, delta: float = 0.05) -> list[str]:
+    """Watch 2,000 streams of 2,000 labelled answers, with the evidence of _threshold_evidence."""
+    lines = [
+        "| share of errors, budget 10%, delta 5% | alarms | median labels to the alarm | goal |",
+        "|---|---|---|---|",
+    ]
+    for share, goal in ((budget, "alarms <= 5%"), (2 * budget, "median <= 60"), (3 * budget, "")):
+        errors = np.random.default_rng(0).random((2000, 2000)) < share
+        evidence = np.cumsum(np.log1p((errors - budget) / (4 * budget)), axis=1)
+        alarmed = evidence >= -np.log(delta)
+        first = np.where(alarmed.any(axis=1), alarmed.argmax(axis=1) + 1, np.inf)
+        median = float(np.median(first))
+        shown = f"{median:.0f}" if np.isfinite(median) else "none"
+        lines.append(f"| {share:.0%} | **{alarmed.any(axis=1).mean():.1%}** | {shown} | {goal} |")
+    return lines

@@ -1,0 +1,69 @@
+"""What is known of an answer for free."""
+
+import math
+
+import pytest
+from mindful import signal
+
+TOKENS = {
+    "logprob_sum": -2.0,
+    "logprob_mean": -0.5,
+    "logprob_min": -1.0,
+    "logprob_first": -0.2,
+    "entropy_mean": 0.7,
+    "entropy_max": 1.0,
+    "margin_min": 0.1,
+    "tokens": 4,
+}
+
+
+def test_signals_of_tokens_and_wording() -> None:
+    found = signal.free(TOKENS, "What is the capital of France?", "The capital is Paris, since 987.")
+    assert found["logprob_sum"] == -2.0
+    assert found["log_tokens"] == pytest.approx(math.log(5))
+    assert found["echo"] == pytest.approx(1 / 4)  # capital; not Paris, since, 987
+    assert (found["capitalized"], found["digits"]) == (1.0, 1.0)
+    assert signal.free({"tokens": 0}, "Why?", "")["echo"] == 0.0
+    assert signal.free(TOKENS, "q", "paris")["capitalized"] == 0.0
+    assert signal.free(TOKENS, "q", "Émile")["capitalized"] == 1.0
+
+
+def test_grounding_leaves_the_questions_words_aside() -> None:
+    notes = ["Marta moved to Toronto in 2019."]
+    question = "Where did Marta move?"
+    assert signal.grounding("Marta moved to Toronto", question, notes) == {"grounding": 1.0}
+    assert signal.grounding("Marta lives in Ottawa", question, notes) == {"grounding": 0.0}
+    assert signal.grounding("Marta", question, notes) == {"grounding": 0.0}
+
+
+def test_how_memories_stand_out() -> None:
+    assert signal.recalled([0.9, 0.5, 0.4], [0.8, None, 0.3], [3.0, 2.0, None], 0.75, 0.5) == {
+        "coverage": 0.75,
+        "coverage_best": 0.5,
+        "score_gap": pytest.approx(0.5),
+        "similarity_top": 0.8,
+        "similarity_gap": pytest.approx(0.5),
+        "bm25_top": 3.0,
+        "bm25_gap": 3.0,
+    }
+    assert signal.recalled([], [], [], 0.1, 0.1)["bm25_gap"] == 0.0
+
+
+def test_dear_signals_come_before_the_lesser_free_ones_and_only_in_their_tier() -> None:
+    assert signal.features(0, False) == list(signal.FREE)
+    names = signal.features(3, True)
+    assert (
+        names.index("question_similarity")
+        < names.index("second_similarity")
+        < names.index("grounding")
+        < names.index("echo")
+    )
+    assert "second_similarity" not in signal.features(1, True)
+    assert len(names) == len(set(names))
+
+
+def test_stored_signals_are_numbers() -> None:
+    assert signal.rounded({"a": 0.12345678, "b": math.inf, "c": math.nan, "d": True}) == {
+        "a": 0.123457,
+        "d": 1.0,
+    }
