@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ _FITTED = ("features", "means", "scales", "weights", "intercept", "knots_x", "kn
 @sql_function
 def calibrate(
     db: Database, model: str | None, error_budget: float | None, delta: float | None, budget_kind: str | None
-) -> Iterator[dict[str, Any]]:
+) -> list[dict[str, Any]]:
     """Fit a model's calibrators to its labels, and certify thresholds."""
     promise = _promise(error_budget, delta, budget_kind)
     name = runtime.find(db, "generator", model).name
@@ -52,7 +52,7 @@ def calibrate(
             f'"{name}" cannot be calibrated: {found[0]["reason"]}',
             "Give more labels, of right and of wrong answers, with review_label or calibration_import.",
         )
-    yield from found
+    return found
 
 
 @dataclass(frozen=True)
