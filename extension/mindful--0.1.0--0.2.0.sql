@@ -1383,13 +1383,14 @@ begin
     if schedule is null then
         return false;
     end if;
-    perform cron.schedule('mindful_worker', schedule, 'call mindful.job_worker(max_seconds => 55, idle => true)');
+    -- Never idle: while a job runs, pg_cron's launcher answers no barrier, and every DROP DATABASE waits for it.
+    perform cron.schedule('mindful_worker', schedule, 'call mindful.job_worker(max_seconds => 55)');
     perform cron.schedule('mindful_sweep', '17 * * * *', 'select mindful.embedding_sweep()');
     return true;
 end
 $$;
 comment on function job_schedule(text) is
-'Has pg_cron run a worker at a schedule (crontab''s five fields; NULL ends it), each for 55 seconds, and a sweep every hour, as the calling role: an administrator''s works for all tenants. Returns whether they are scheduled now. Errors: 55000 (no pg_cron), 42501 (no right to the schema cron).';
+'Has pg_cron run a worker at a schedule (crontab''s five fields; NULL ends it), each until nothing is left or for 55 seconds, and a sweep every hour, as the calling role: an administrator''s works for all tenants. Returns whether they are scheduled now. Errors: 55000 (no pg_cron), 42501 (no right to the schema cron).';
 
 grant select, insert, update, delete on embedding_job, embedding_job_failed to mindful_user;
 grant select on embedding_status to mindful_user, mindful_reader;
