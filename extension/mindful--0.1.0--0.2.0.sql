@@ -6484,6 +6484,7 @@ create table decision (
 );
 create index on decision (tenant, message_id);
 create index on decision (tenant, gold_id);
+create index on decision (tenant, generation_id);
 create index on decision (tenant, model, with_memory, id);
 comment on table decision is 'What was done with an answer, and why: its signals, the probability that it is right, the threshold it was held to.';
 comment on column decision.parent_id is 'The decision that led to this one: an answer that was retried, escalated or asked back about.';
