@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -13,12 +14,13 @@ BASE = {"held_out_f1": 0.30, "general_accuracy": 0.50}
 
 
 @pytest.fixture
-def trainer(db: psycopg.Connection, connect: Connect, roles: dict[str, str]) -> psycopg.Connection:
-    """Ana, who may administer models too."""
+def trainer(db: psycopg.Connection, connect: Connect, roles: dict[str, str]) -> Iterator[psycopg.Connection]:
+    """Ana, who may administer models too, until the test ends: roles outlive it."""
     db.execute(f'grant mindful_admin to "{roles["ana"]}"')
     db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
     db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))
-    return connect("ana")
+    yield connect("ana")
+    db.execute(f'revoke mindful_admin from "{roles["ana"]}"')
 
 
 @pytest.fixture
