@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# install.sh build     sql/NN_*.sql -> extension/mindful--X.Y.Z.sql (prints its path)
+# install.sh build     sql/NN_*.sql -> extension/mindful--X.Y.Z.sql (prints its path), and the step to it
 # install.sh install   build, then copy what changed into the server's extension directory
-# install.sh freeze    build, then keep a copy in extension/released/ for the upgrade tests
+# install.sh freeze    build, then keep copies in extension/released/, the step in place of its source
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 cd "$root/extension"
@@ -9,11 +9,33 @@ version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" mindful.control)
 [ -n "$version" ] || die "extension/mindful.control states no default_version"
 script=mindful--$version.sql
 
+# A script as the server reads it: "-- include PATH" stands for that file.
+expand() {
+    awk -v version="$version" '
+        /^-- include / {
+            while ((got = (getline line <$3)) > 0) { gsub(/@VERSION@/, version, line); print line }
+            if (got < 0) { print FILENAME ": cannot read " $3 >"/dev/stderr"; exit 1 }
+            close($3)
+            next
+        }
+        { gsub(/@VERSION@/, version); print }' "$@"
+}
+
+put() {
+    if cmp -s "$1.part" "$1"; then rm "$1.part"; else mv "$1.part" "$1"; fi
+}
+
 build() {
     local -a slices
+    local step
     mapfile -t slices < <(cd "$root" && printf '%s\n' sql/[0-9]*.sql | LC_ALL=C sort)
-    (cd "$root" && sed "s/@VERSION@/$version/g" "${slices[@]}") >"$script.part"
-    if cmp -s "$script.part" "$script"; then rm "$script.part"; else mv "$script.part" "$script"; fi
+    (cd "$root" && expand "${slices[@]}") >"$script.part"
+    put "$script"
+    for step in steps/*--"$version".sql; do
+        [ -e "$step" ] || continue
+        (cd "$root" && expand "extension/$step") >"${step##*/}.part"
+        put "${step##*/}"
+    done
     echo "extension/$script"
 }
 
@@ -22,8 +44,8 @@ install_files() {
     local -a changed=()
     build >/dev/null
     target=$("$(pg_bin)/pg_config" --sharedir)/extension
-    # Steps (mindful--A--B.sql) and the current version lie here, the older versions in released/.
-    for file in mindful.control mindful--*.sql released/mindful--*.sql; do
+    # The current version and the step to it lie here, the older ones in released/.
+    for file in mindful.control mindful--*"$version".sql released/mindful--*.sql; do
         [ -e "$file" ] && [ "$file" != "released/$script" ] || continue
         cmp -s "$file" "$target/${file##*/}" || changed+=("$file")
     done
@@ -34,12 +56,18 @@ install_files() {
 
 freeze() {
     local frozen=released/$script
+    local step
     build >/dev/null
     if [ -e "$frozen" ]; then
         cmp -s "$script" "$frozen" || die "$version is frozen with other contents: raise default_version first"
         return
     fi
     cp "$script" "$frozen"
+    for step in steps/*--"$version".sql; do
+        [ -e "$step" ] || continue
+        mv "${step##*/}" released/
+        rm "$step"
+    done
     (cd released && sha256sum mindful--*.sql >SHA256SUMS)
     say "frozen: extension/$frozen"
 }

@@ -23,7 +23,11 @@ def _current() -> str:
 
 
 CURRENT = _current()
-RELEASED = {path.stem.removeprefix("mindful--") for path in ROOT.glob("extension/released/mindful--*.sql")}
+RELEASED = {
+    path.stem.removeprefix("mindful--")
+    for path in ROOT.glob("extension/released/mindful--*.sql")
+    if path.stem.count("--") == 1
+}
 # The current version too: there is no step to take then, but all else is tried even before a first release.
 VERSIONS = sorted(RELEASED | {CURRENT}, key=lambda version: [int(part) for part in version.split(".")])
 
