@@ -9,7 +9,7 @@ setup := extension/setup
 export MINDFUL_HOME ?= $(CURDIR)/.mindful
 dev := "$$MINDFUL_HOME/dev/bin/"
 
-.PHONY: help demo up down psql dsn test image-test lint bench bench-recall bench-scale bench-confidence build install models freeze clean packages server dev
+.PHONY: help demo up down psql dsn test image-test lint bench bench-recall bench-scale bench-confidence bench-replay build install models freeze clean packages server dev
 
 help: #: this list
 	@sed -n 's/^\([a-z-]*\):[^#]*#: \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-17s %s\n", $$1, $$2 }'
@@ -30,7 +30,7 @@ dsn: up #: print the private cluster's connection string, and nothing else
 	@$(setup)/cluster.sh dsn
 
 test: up dev #: set up and run the tests (PYTEST_ARGS="-k recall")
-	@$(setup)/python.sh server reference
+	@$(setup)/python.sh server reference train
 	@MINDFUL_TEST_DSN="$$($(setup)/cluster.sh dsn)" $(dev)pytest $(PYTEST_ARGS)
 
 image-test: #: as root: the demo, tests and linters on a bare Debian made by debootstrap (SUITE=bookworm)
@@ -51,9 +51,16 @@ bench-recall: up dev #: measure what is recalled of LoCoMo (LOCOMO=locomo10.json
 
 bench-scale: up dev #: measure recall among a million memories, half an hour or more (BENCH_ARGS="--rows 10000 100000")
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" $(dev)python tests/bench/scale.py $(BENCH_ARGS)
+
 bench-confidence: up dev #: measure confidence on question sets (DATA=folder, BENCH_ARGS="--second FILE.gguf")
 	@[ -n "$(DATA)" ] || { echo "DATA=folder is needed: see tests/bench/confidence.py" >&2; exit 2; }
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=plpy/src $(dev)python tests/bench/confidence.py "$(DATA)" $(BENCH_ARGS)
+
+bench-replay: up dev #: from LoCoMo to facts, pairs and a trained adapter, 10 minutes (LOCOMO=locomo10.json, BENCH_ARGS=...)
+	@[ -n "$(LOCOMO)" ] || { echo "LOCOMO=file is needed: see tests/bench/replay.py" >&2; exit 2; }
+	@$(setup)/python.sh server train
+	@MINDFUL_TEST_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=tests $(dev)python tests/bench/replay.py "$(LOCOMO)" \
+		--train --python "$$MINDFUL_HOME/venv/bin/python" $(BENCH_ARGS)
 
 build: #: write extension/mindful--X.Y.Z.sql from sql/
 	@$(setup)/install.sh build

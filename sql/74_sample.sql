@@ -25,7 +25,7 @@ create table training_sample (
     id bigint generated always as identity,
     consolidation_id bigint not null,
     model text not null,
-    form text not null check (form in ('recall', 'explain', 'factors', 'apply', 'decide', 'abstain')),
+    form text not null check (form in ('recall', 'answer', 'explain', 'factors', 'apply', 'decide', 'abstain')),
     instruction text,
     input text,
     output text,
@@ -40,13 +40,14 @@ create table training_sample (
     foreign key (tenant, source_id) references memory (tenant, id) on delete cascade,
     check (refused <> '{}' or instruction is not null and output is not null)
 );
+comment on column training_sample.form is 'recall: what is known, without a quote; answer, explain: what a quote says; factors: what is linked; apply: a wish about code; decide: between contradicting facts; abstain: from what is not known, or not said by a quote.';
 create index on training_sample (tenant, consolidation_id);
 create index on training_sample (tenant, source_id);
 comment on table training_sample is 'Instruction pairs made of facts, and those that were refused with the reasons why.';
 comment on column training_sample.source_id is 'The fact that the pair is about.';
 comment on column training_sample.neighbor_ids is 'Other facts that it tells of; with any of them forgotten the pair goes too.';
-comment on column training_sample.split is 'By the source of the fact: what is held out was told in other texts than what is trained on.';
-comment on column training_sample.refused is 'Gates that the pair did not pass: no_consent, no_evidence, not_valid, confidence, volatile, secret, personal, duplicate, mixed_split (it would tell of held-out facts in training), too_long. The texts of secret and personal ones are not kept.';
+comment on column training_sample.split is 'By the sources of the fact: no text that is trained on has told anything of what is held out.';
+comment on column training_sample.refused is 'Gates that the pair did not pass: no_consent, no_evidence, not_valid, confidence, volatile, secret, personal, duplicate, mixed_split (it would tell of held-out facts in training), not_code (a model of code does not learn it), too_long. The texts of secret and personal ones are not kept.';
 
 create table training_sample_memory (
     tenant text not null default _tenant(),

@@ -103,6 +103,13 @@ begin atomic
 end;
 comment on function _text_f1(text, text) is 'F1 of the words of an answer against the expected ones, as in SQuAD (Rajpurkar and others 2016), without its removal of articles.';
 
+create function _is_abstention(answer text) returns boolean
+language sql immutable parallel safe security invoker
+begin atomic
+    select answer ~* '\m(do not|don''t) know\M';
+end;
+comment on function _is_abstention(text) is 'Whether an answer says that it does not know.';
+
 create function training_evaluate(run bigint, model text default null) returns jsonb
 language plpgsql volatile parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
@@ -110,31 +117,51 @@ as $$
 declare
     pairs mindful.training_sample[];
     questions mindful.general_question[];
+    taught text[];
     answers text[];
     general text[];
+    recalled text[];
 begin
     perform mindful.replay_export(run);
     pairs := array(select s from mindful.training_sample s
         where s.tenant = (select mindful._tenant()) and s.consolidation_id = run and s.refused = '{}' and s.split = 'validation'
         order by s.id);
+    taught := array(select distinct s.instruction from mindful.training_sample s
+        where s.tenant = (select mindful._tenant()) and s.consolidation_id = run and s.refused = '{}' and s.split = 'train' and s.form = 'recall'
+        order by 1);
     questions := array(select q from mindful.general_question q order by q.id);
     answers := mindful.llm_generate_many(array(select mindful._sample_prompt(p.instruction, p.input) from unnest(pairs) p), model => training_evaluate.model, max_tokens => 64);
+    recalled := mindful.llm_generate_many(taught, model => training_evaluate.model, max_tokens => 64);
     general := mindful.llm_generate_many(array(select q.question from unnest(questions) q), model => training_evaluate.model, max_tokens => 32);
     return (
-        select jsonb_build_object('held_out_f1', round(avg(f.f1)::numeric, 4), 'held_out', count(*),
-            'by_form', (select jsonb_object_agg(g.form, round(g.f1::numeric, 4)) from (
-                select p.form, avg(mindful._text_f1(a.answer, p.output)) as f1
-                from unnest(pairs) with ordinality p, unnest(answers) with ordinality a (answer, at) where a.at = p.ordinality group by p.form) g))
-        from (select mindful._text_f1(a.answer, p.output) as f1
-            from unnest(pairs) with ordinality p, unnest(answers) with ordinality a (answer, at) where a.at = p.ordinality) f
+        with answered as (
+            select p.form, mindful._text_f1(a.answer, p.output) as f1, mindful._is_abstention(a.answer) as abstained
+            from unnest(pairs) with ordinality p
+            join unnest(answers) with ordinality a (answer, at) on a.at = p.ordinality
+        )
+        select jsonb_build_object('held_out_f1', round(avg(f1)::numeric, 4), 'held_out', count(*),
+            'by_form', (select jsonb_object_agg(f.form, f.f1) from (select form, round(avg(f1)::numeric, 4) as f1 from answered group by form) f),
+            'abstained_unanswerable', round(avg(abstained::integer) filter (where form = 'abstain'), 4),
+            'abstained_answerable', round(avg(abstained::integer) filter (where form <> 'abstain'), 4))
+        from answered
     ) || (
-        select jsonb_build_object('general_accuracy', round(avg((strpos(lower(a.answer), lower(q.answer)) > 0)::integer), 4), 'general', count(*))
-        from unnest(questions) with ordinality q, unnest(general) with ordinality a (answer, at) where a.at = q.ordinality
+        select jsonb_build_object('taught_f1', round(avg(best.f1)::numeric, 4), 'taught', count(*))
+        from unnest(recalled) with ordinality a (answer, at),
+            lateral (
+                select max(mindful._text_f1(a.answer, s.output)) as f1 from mindful.training_sample s
+                where s.tenant = (select mindful._tenant()) and s.consolidation_id = run and s.refused = '{}' and s.split = 'train'
+                    and s.form = 'recall' and s.instruction = taught[a.at]
+            ) best
+    ) || (
+        select jsonb_build_object('general_accuracy', round(avg((strpos(lower(a.answer), lower(q.answer)) > 0)::integer), 4), 'general', count(*),
+            'abstained_general', round(avg(mindful._is_abstention(a.answer)::integer), 4))
+        from unnest(questions) with ordinality q
+        join unnest(general) with ordinality a (answer, at) on a.at = q.ordinality
     );
 end
 $$;
 comment on function training_evaluate(bigint, text) is
-'Has a generator answer the held-out pairs of a replay run and the general questions, greedily, and measures it: held_out_f1 is the mean F1 of words against the pairs'' outputs, by_form the same by form, general_accuracy the share of general questions whose answer holds the right text. Errors: 42704 (no such run or model), 57014 (cancelled), 55P03 (no free slot).';
+'Has a generator answer the held-out pairs of a replay run, the questions that its training pairs answer without a quote, and the general questions, greedily, and measures it: held_out_f1 is the mean F1 of words against the pairs'' outputs, by_form the same by form; taught_f1 the mean, over taught questions, of the F1 against the nearest of the right answers; general_accuracy the share of general questions whose answer holds the right text. Shares of answers that say that the model does not know: abstained_unanswerable of the held-out questions without an answer, abstained_answerable of those with one, abstained_general of the general ones. Errors: 42704 (no such run or model), 57014 (cancelled), 55P03 (no free slot).';
 
 create function replay_hash(run bigint) returns text
 language sql stable parallel safe security invoker

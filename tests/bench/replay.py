@@ -1,6 +1,7 @@
-"""What consolidation makes of LoCoMo's conversations: replay.py FILE [--extractor rule|model] [--print N] [--seed N].
+"""What consolidation makes of LoCoMo's conversations, and training of that: replay.py FILE [--train] [--print N] ...
 
-Every conversation is a tenant of a new database, which is dropped at the end, or left with --keep NAME.
+Every conversation is a tenant of a new database, or all of them one, which is dropped at the end, or left with
+--keep NAME. To train, the Python that runs this needs the extra `train` too.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -15,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 from support.cluster import Cluster
+from support.files import readable_folder
 from support.models import GENERATOR, model_files, register_models
 
 
@@ -31,7 +36,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--together", help="name of one tenant for all conversations")
     parser.add_argument("--keep", help="name of a database to keep")
+    parser.add_argument("--train", action="store_true", help="train on the pairs; all are one tenant then")
+    parser.add_argument("--python", default=sys.executable, help="the one that has the extra `train`")
+    parser.add_argument("--epochs", type=int, default=1)
     arguments = parser.parse_args()
+    if arguments.train:
+        arguments.together = arguments.together or "everybody"
     cluster = Cluster.of_environment()
     with cluster.connect() as connection:
         files = model_files(connection)
@@ -44,6 +54,9 @@ def main() -> None:
             db.execute("create extension mindful cascade")
             register_models(db, files)
             run(db, arguments)
+            if arguments.train:
+                dsn = make_conninfo(cluster.dsn(name), options=f"-c mindful.tenant={arguments.together}")
+                train(db, dsn, arguments.python, arguments.epochs)
     finally:
         if not arguments.keep:
             cluster.drop_database(name)
@@ -124,6 +137,54 @@ def replay(db: psycopg.Connection, tenants: list[str]) -> None:
         for key, value in (row["refused"] or {}).items():
             refused[key] = refused.get(key, 0) + value
     print(f"pairs kept, refused          {accepted}, {refused}, {time.perf_counter() - started:.1f} s")
+
+
+def train(db: psycopg.Connection, dsn: str, python: str, epochs: int) -> None:
+    """Export, train by the command line, print the figures and answers of both, and roll back."""
+    forms = db.execute(
+        "select split, form, count(*) from training_sample where refused = '{}' group by 1, 2 order by 1, 2"
+    ).fetchall()
+    print(f"pairs by split and form      {[tuple(row) for row in forms]}")
+    (shared,) = first(
+        db,
+        "select count(*) from (select e.source_id from training_sample s"
+        " join training_sample_memory x on x.tenant = s.tenant and x.sample_id = s.id"
+        " join memory_evidence e on e.tenant = x.tenant and e.id = x.memory_id"
+        " where s.refused = '{}' group by s.tenant, e.source_id having count(distinct s.split) > 1) both_parts",
+    )
+    print(f"sources in both parts        {shared}")
+    (run_,) = first(db, "select max(id) from consolidation where type = 'replay'")
+
+    def mindful(*words: str) -> str:
+        command = [python, "-m", "mindful_client", "--dsn", dsn, *words]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+    with readable_folder() as folder:
+        manifest = mindful("replay", "export", str(run_), str(folder))
+        started = time.perf_counter()
+        figures = json.loads(mindful("train", "--epochs", str(epochs), manifest))
+        print(f"training and measuring       {time.perf_counter() - started:.0f} s, loss {figures['loss']}")
+        for key in figures["base"]:
+            print(f"{key:28} {figures['base'][key]} -> {figures['tuned'][key]}")
+        print(f"verdict                      {figures['verdict']}")
+        for asked in held_out(db, run_):
+            for model in (GENERATOR, figures["adapter"]):
+                (answer,) = first(db, "select llm_generate(%s, %s, max_tokens => 40)", asked, model)
+                print(f"- {model}: {asked!r} -> {answer!r}")
+        if figures["verdict"].startswith("active"):
+            default = "select name from model where kind = 'generator' and is_default"
+            (active,), (rolled,) = first(db, default), first(db, "select adapter_rollback(%s)", GENERATOR)
+            print(f"default, rolled back, default  {active}, {rolled}, {first(db, default)[0]}")
+
+
+def held_out(db: psycopg.Connection, run: int) -> list[str]:
+    """Return a held-out question of each form, the first."""
+    rows = db.execute(
+        "select distinct on (form) _sample_prompt(instruction, input) from training_sample"
+        " where consolidation_id = %s and split = 'validation' and refused = '{}' order by form, id",
+        (run,),
+    )
+    return [asked for (asked,) in rows]
 
 
 def show(db: psycopg.Connection, number: int, seed: int) -> None:

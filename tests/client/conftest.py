@@ -12,6 +12,7 @@ import pytest
 from mindful_client import AsyncClient, Client
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from support import SCRIPTED_EMBEDDER
+from support.command import Command
 
 TARGETS = ("dsn", "connection", "pool")
 
@@ -48,6 +49,18 @@ async def _threaded(pieces: Generator[str, None, None]) -> AsyncGenerator[str, N
 def quick(db: psycopg.Connection) -> None:
     """Let the scripted embedder be the default: what is tested here is not how well texts are found."""
     db.execute("select model_default_set(%s, force => true)", (SCRIPTED_EMBEDDER,))
+
+
+@pytest.fixture
+def mindful(dsn_of: Mapping[str, str], quick: None) -> Command:
+    """The command line, as ana runs it."""
+    return Command(dsn_of["ana"])
+
+
+@pytest.fixture
+def as_bob(dsn_of: Mapping[str, str], quick: None) -> Command:
+    """The command line, as bob runs it."""
+    return Command(dsn_of["bob"])
 
 
 @pytest.fixture(params=[f"{kind} {target}" for kind in ("sync", "async") for target in TARGETS])

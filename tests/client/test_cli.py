@@ -11,9 +11,10 @@ from importlib.metadata import version
 
 import psycopg
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from mindful_client.cli import main
 from support import SCRIPTED_GENERATOR
+from support.command import Command
 
 QUESTION = "What is the capital of France?"
 REPLY = "The capital of France is Paris."
@@ -24,26 +25,11 @@ def scripted(quick: None, db: psycopg.Connection) -> None:
     db.execute("select model_default_set(%s)", (SCRIPTED_GENERATOR,))
 
 
-class Run:
-    """Runs the command as ana."""
-
-    def __init__(self, dsn: str) -> None:
-        self.dsn = dsn
-
-    def __call__(self, *arguments: str, input: bytes | str | None = None) -> Result:  # noqa: A002
-        return CliRunner().invoke(main, arguments, input=input, env={"MINDFUL_DSN": self.dsn})
-
-
-@pytest.fixture
-def mindful(dsn_of: Mapping[str, str], quick: None) -> Run:
-    return Run(dsn_of["ana"])
-
-
 def said(connection: psycopg.Connection) -> list[tuple[str, str]]:
     return connection.execute("select role, content from conversation order by session_id, turn").fetchall()
 
 
-def test_what_is_remembered_is_recalled(mindful: Run) -> None:
+def test_what_is_remembered_is_recalled(mindful: Command) -> None:
     assert mindful("remember", "The cat is called Tom.").stdout == "1\n"
     assert mindful("remember", "-", input="Lisbon lies\nby the sea.\n").stdout == "2\n"
     shown = mindful("recall", "sea", "-k", "1").stdout
@@ -53,14 +39,16 @@ def test_what_is_remembered_is_recalled(mindful: Run) -> None:
     assert (found["id"], found["content"], found["session_id"]) == (1, "The cat is called Tom.", None)
 
 
-def test_nothing_found_prints_nothing(mindful: Run) -> None:
+def test_nothing_found_prints_nothing(mindful: Command) -> None:
     found = mindful("recall", "cat")
     assert (found.exit_code, found.stdout, found.stderr) == (0, "", "No memory matches.\n")
     assert mindful("recall", "cat", "--json").stdout == "[]\n"
 
 
 @pytest.mark.usefixtures("scripted")
-def test_a_message_is_answered_and_the_conversation_continued(mindful: Run, ana: psycopg.Connection) -> None:
+def test_a_message_is_answered_and_the_conversation_continued(
+    mindful: Command, ana: psycopg.Connection
+) -> None:
     first = mindful("chat", "--system", "Be brief.", QUESTION)
     assert (first.exit_code, first.stdout) == (0, f"{REPLY}\n")
     session_id = first.stderr.removeprefix("Continue with: mindful chat --session ").strip()
@@ -73,7 +61,7 @@ def test_a_message_is_answered_and_the_conversation_continued(mindful: Run, ana:
 
 
 @pytest.mark.usefixtures("scripted")
-def test_every_line_of_a_pipe_is_a_message(mindful: Run, ana: psycopg.Connection) -> None:
+def test_every_line_of_a_pipe_is_a_message(mindful: Command, ana: psycopg.Connection) -> None:
     result = mindful("chat", input=f"Hello.\n\n{QUESTION}\n")
     assert (result.exit_code, result.stdout) == (0, f"I do not know.\n{REPLY}\n")
     assert said(ana) == [
@@ -85,7 +73,7 @@ def test_every_line_of_a_pipe_is_a_message(mindful: Run, ana: psycopg.Connection
 
 
 @pytest.mark.usefixtures("scripted")
-def test_a_waiting_message_is_asked_again(mindful: Run, ana: psycopg.Connection) -> None:
+def test_a_waiting_message_is_asked_again(mindful: Command, ana: psycopg.Connection) -> None:
     row = ana.execute("select session_start()").fetchone()
     assert row is not None
     session_id = str(row[0])
@@ -97,7 +85,7 @@ def test_a_waiting_message_is_asked_again(mindful: Run, ana: psycopg.Connection)
     assert "no message that waits for an answer" in again.stderr
 
 
-def test_status_tells_whose_memories_these_are(mindful: Run, ana: psycopg.Connection) -> None:
+def test_status_tells_whose_memories_these_are(mindful: Command, ana: psycopg.Connection) -> None:
     lines = dict(line.split(None, 1) for line in mindful("status").stdout.splitlines())
     assert lines["tenant"] == ana.info.user
     assert lines["private"].endswith(" MB")
@@ -122,7 +110,7 @@ def test_the_version_is_the_distributions() -> None:
     ],
 )
 def test_an_error_is_one_line_and_a_hint(
-    mindful: Run, arguments: tuple[str, ...], text: bytes | None, message: str
+    mindful: Command, arguments: tuple[str, ...], text: bytes | None, message: str
 ) -> None:
     result = mindful(*arguments, input=text)
     assert (result.exit_code, result.stdout) == (1, "")
@@ -140,12 +128,12 @@ def test_no_server_is_an_error() -> None:
     assert "/nonexistent" in result.stderr
 
 
-def test_a_system_prompt_is_for_new_conversations(mindful: Run) -> None:
+def test_a_system_prompt_is_for_new_conversations(mindful: Command) -> None:
     result = mindful("chat", "--session", "00000000-0000-0000-0000-000000000000", "--system", "x", "hi")
     assert result.exit_code == 2
 
 
-def test_what_is_shown_cannot_steer_the_terminal(mindful: Run, ana: psycopg.Connection) -> None:
+def test_what_is_shown_cannot_steer_the_terminal(mindful: Command, ana: psycopg.Connection) -> None:
     ana.execute(
         "select memory_insert(E'A red \\x1b[31mcat\\u009b2J.', source => E'\\x1b]0;title', source_key => '1')"
     )

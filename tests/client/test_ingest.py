@@ -8,9 +8,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from click.testing import CliRunner, Result
 from fpdf import FPDF
-from mindful_client.cli import main
+from support.command import Command
 
 PETS = """
 openapi: 3.0.3
@@ -69,19 +68,9 @@ def pdf(path: Path, *pages: str, password: str | None = None) -> None:
     document.output(str(path))
 
 
-class Ingest:
-    """Runs mindful ingest as ana."""
-
-    def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
-
-    def __call__(self, *arguments: str | Path) -> Result:
-        return CliRunner().invoke(main, ["ingest", *map(str, arguments)], env={"MINDFUL_DSN": self._dsn})
-
-
 @pytest.fixture
-def ingest(dsn_of: Mapping[str, str], quick: None) -> Ingest:
-    return Ingest(dsn_of["ana"])
+def ingest(dsn_of: Mapping[str, str], quick: None) -> Command:
+    return Command(dsn_of["ana"], "ingest")
 
 
 def memories(connection: psycopg.Connection, path: Path) -> list[tuple[str, str, str | None]]:
@@ -92,7 +81,7 @@ def memories(connection: psycopg.Connection, path: Path) -> list[tuple[str, str,
     ).fetchall()
 
 
-def test_every_kind_of_file_is_read(ingest: Ingest, ana: psycopg.Connection, tmp_path: Path) -> None:
+def test_every_kind_of_file_is_read(ingest: Command, ana: psycopg.Connection, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("Straße über alles.".encode("utf-16"))
     (tmp_path / "b.md").write_text("# One\n\nFirst.")
     (tmp_path / "c.html").write_text(
@@ -122,7 +111,7 @@ def test_every_kind_of_file_is_read(ingest: Ingest, ana: psycopg.Connection, tmp
     assert ana.execute("select count(*) from memory where content like '%secret%'").fetchone() == (0,)
 
 
-def test_only_what_changed_is_read_again(ingest: Ingest, ana: psycopg.Connection, tmp_path: Path) -> None:
+def test_only_what_changed_is_read_again(ingest: Command, ana: psycopg.Connection, tmp_path: Path) -> None:
     for name in ("a.md", "b.md", "c.txt"):
         (tmp_path / name).write_text(f"# {name}\n\nText of {name}.")
     assert ingest(tmp_path, "--glob", "*.md").stdout == "Files: 2 new. Chunks: 2 inserted.\n"
@@ -138,7 +127,7 @@ def test_only_what_changed_is_read_again(ingest: Ingest, ana: psycopg.Connection
     assert ingest(tmp_path / "c.txt", "--max-tokens", "16").stdout.startswith("Files: 1 changed.")
 
 
-def test_an_api_is_a_memory_an_operation(ingest: Ingest, ana: psycopg.Connection, tmp_path: Path) -> None:
+def test_an_api_is_a_memory_an_operation(ingest: Command, ana: psycopg.Connection, tmp_path: Path) -> None:
     path = tmp_path / "pets.yaml"
     path.write_text(PETS)
     assert ingest(path).stdout == "Files: 1 new. Chunks: 2 inserted.\n"
@@ -165,7 +154,7 @@ def test_an_api_is_a_memory_an_operation(ingest: Ingest, ana: psycopg.Connection
     assert after["GET /pets/{id}"] == before["GET /pets/{id}"]
 
 
-def test_swagger_2_is_read_too(ingest: Ingest, ana: psycopg.Connection, tmp_path: Path) -> None:
+def test_swagger_2_is_read_too(ingest: Command, ana: psycopg.Connection, tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(json.dumps(SWAGGER))
     assert ingest(path).exit_code == 0
@@ -176,7 +165,7 @@ def test_swagger_2_is_read_too(ingest: Ingest, ana: psycopg.Connection, tmp_path
 
 
 def test_a_bad_file_is_named_and_the_others_are_read(
-    ingest: Ingest, ana: psycopg.Connection, tmp_path: Path
+    ingest: Command, ana: psycopg.Connection, tmp_path: Path
 ) -> None:
     bad = {
         "binary.bin": (b"\0\1\2", "is no text: it holds zero bytes"),
@@ -209,12 +198,12 @@ def test_a_bad_file_is_named_and_the_others_are_read(
     assert ana.execute("select content from memory").fetchall() == [("Good.",)]
 
 
-def test_other_yaml_and_json_are_texts(ingest: Ingest, ana: psycopg.Connection, tmp_path: Path) -> None:
+def test_other_yaml_and_json_are_texts(ingest: Command, ana: psycopg.Connection, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"compilerOptions": {}, // a comment\n}')
     (tmp_path / "b.yaml").write_text("kind: Service\n---\nkind: Pod\n")
     assert ingest(tmp_path).stdout == "Files: 2 new. Chunks: 2 inserted.\n"
 
 
-def test_a_missing_path_is_an_error(ingest: Ingest, tmp_path: Path) -> None:
+def test_a_missing_path_is_an_error(ingest: Command, tmp_path: Path) -> None:
     assert ingest(tmp_path / "nothing").exit_code == 2
     assert ingest().exit_code == 2

@@ -3,49 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import psycopg
 import pytest
-from click.testing import CliRunner, Result
-from mindful_client.cli import main
 from mindful_client.errors import InvalidInputError
 from mindful_client.training.dataset import read
-from psycopg.types.json import Jsonb
-from support import SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR
+from support import SCRIPTED_GENERATOR
+from support.command import Command
+from support.training import NAMES, exported, full_disk, tell
 
-NAMES = ["Ana", "Bob", "Eve", "Tom", "Zoe", "Kim", "Max", "Ida", "Leo", "Amy"]
 
-
-@pytest.fixture
-def mindful(dsn_of: Mapping[str, str], db: psycopg.Connection, ana: psycopg.Connection) -> Mapping[str, str]:
-    """Ana's conversation, and her consent."""
-    db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
+@pytest.fixture(autouse=True)
+def told(db: psycopg.Connection, quick: None, ana: psycopg.Connection) -> None:
+    """Have a conversation of ana's, and her consent."""
     db.execute("select model_training_set(%s, 'chatml', lora => '{\"rank\": 8}')", (SCRIPTED_GENERATOR,))
-    messages = [
-        {"role": "user", "content": "I love olives.", "metadata": {"speaker": name}} for name in NAMES
-    ]
-    ana.execute("select message_insert_many(session_start(), %s)", (Jsonb(messages),))
-    ana.execute("select setting_set('training_consent', 'true')")
-    return dsn_of
+    tell(ana)
 
 
-def call(dsn_of: Mapping[str, str], *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["--dsn", dsn_of["ana"], *arguments])
-
-
-def exported(dsn_of: Mapping[str, str], directory: Path) -> Path:
-    assert call(dsn_of, "consolidate").exit_code == 0
-    made = call(dsn_of, "replay", "run", SCRIPTED_GENERATOR, "--level", "information")
-    assert made.exit_code == 0, made.output
-    done = call(dsn_of, "replay", "export", made.output.split()[1].rstrip(":"), str(directory))
-    assert done.exit_code == 0, done.output
-    return Path(done.output.strip())
-
-
-def test_consolidate_reads_batch_by_batch(mindful: Mapping[str, str]) -> None:
-    done = call(mindful, "consolidate", "--batch", "4")
+def test_consolidate_reads_batch_by_batch(mindful: Command) -> None:
+    done = mindful("consolidate", "--batch", "4")
     assert done.exit_code == 0
     assert [line.split(": ")[1] for line in done.output.splitlines()] == [
         "4 texts, 4 facts, 6 texts left",
@@ -54,8 +31,8 @@ def test_consolidate_reads_batch_by_batch(mindful: Mapping[str, str]) -> None:
     ]
 
 
-def test_an_export_has_a_manifest_and_is_split_by_source(mindful: Mapping[str, str], tmp_path: Path) -> None:
-    path = exported(mindful, tmp_path / "new")
+def test_an_export_has_a_manifest_and_is_split_by_source(mindful: Command, tmp_path: Path) -> None:
+    path = exported(mindful, SCRIPTED_GENERATOR, tmp_path / "new")
     told = json.loads(path.read_text())
     assert (told["model"], told["prompt_format"], told["lora"]) == (SCRIPTED_GENERATOR, "chatml", {"rank": 8})
     dataset = read(path)
@@ -70,8 +47,8 @@ def test_an_export_has_a_manifest_and_is_split_by_source(mindful: Mapping[str, s
     assert list(path.parent.glob("*.part")) == []
 
 
-def test_a_changed_export_is_noticed(mindful: Mapping[str, str], tmp_path: Path) -> None:
-    path = exported(mindful, tmp_path)
+def test_a_changed_export_is_noticed(mindful: Command, tmp_path: Path) -> None:
+    path = exported(mindful, SCRIPTED_GENERATOR, tmp_path)
     (file,) = tmp_path.glob("*.train.jsonl")
     file.write_text(file.read_text() + '{"instruction": "x", "input": "", "output": "y"}\n')
     with pytest.raises(InvalidInputError, match="not what was exported"):
@@ -86,13 +63,35 @@ def test_what_is_no_manifest_is_refused(tmp_path: Path) -> None:
             read(path)
 
 
-def test_errors_are_told(mindful: Mapping[str, str], tmp_path: Path) -> None:
-    empty = call(mindful, "replay", "run", SCRIPTED_GENERATOR)
+def test_a_run_that_fails_says_why(mindful: Command, ana: psycopg.Connection) -> None:
+    empty = mindful("replay", "run", SCRIPTED_GENERATOR)
     assert (empty.exit_code, "there are no facts" in empty.output) == (1, True)
-    missing = call(mindful, "replay", "export", "77", str(tmp_path))
+    assert mindful("consolidate").exit_code == 0
+    below = mindful("replay", "run", SCRIPTED_GENERATOR)
+    assert (below.exit_code, "no fact passes the thresholds: 10 below level" in below.output) == (1, True)
+    assert ana.execute("select status from consolidation where type = 'replay'").fetchall() == [
+        ("failed",),
+        ("failed",),
+    ]
+
+
+def test_a_model_without_a_prompt_format_is_refused(mindful: Command, db: psycopg.Connection) -> None:
+    db.execute("select model_training_set(%s, null)", (SCRIPTED_GENERATOR,))
+    result = mindful("replay", "run", SCRIPTED_GENERATOR)
+    assert (result.exit_code, "has no prompt format" in result.output) == (1, True)
+
+
+def test_an_export_that_cannot_be_written_leaves_nothing(mindful: Command, tmp_path: Path) -> None:
+    missing = mindful("replay", "export", "77", tmp_path)
     assert (missing.exit_code, "no completed replay run 77" in missing.output) == (1, True)
-    exported(mindful, tmp_path / "a")
+    exported(mindful, SCRIPTED_GENERATOR, tmp_path / "a")
     (tmp_path / "file").write_text("")
-    blocked = call(mindful, "replay", "export", "2", str(tmp_path / "file" / "below"))
-    assert blocked.exit_code == 1
-    assert "cannot write" in blocked.output or "no completed" in blocked.output
+    blocked = mindful("replay", "export", "2", tmp_path / "file" / "below")
+    assert (blocked.exit_code, "cannot write to" in blocked.output) == (1, True)
+
+
+def test_an_export_to_a_full_disk_says_so(mindful: Command, tmp_path: Path) -> None:
+    exported(mindful, SCRIPTED_GENERATOR, tmp_path / "a")
+    done = full_disk("4k", tmp_path, mindful.dsn, "replay", "export", "2", str(tmp_path))
+    assert done.returncode == 1
+    assert f"cannot write to {tmp_path}: No space left on device" in done.stderr

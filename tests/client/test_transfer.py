@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from click.testing import CliRunner, Result
-from mindful_client.cli import main
+from support.command import Command
 
 ROLES = [{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": "Hi!"}]
 CHATGPT = [
@@ -44,26 +42,6 @@ SHAREGPT = [
 FINE_TUNING = "\n".join(json.dumps({"messages": ROLES}) for _ in range(1))
 
 
-class Run:
-    """Runs the command as somebody."""
-
-    def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
-
-    def __call__(self, *arguments: str | Path) -> Result:
-        return CliRunner().invoke(main, [*map(str, arguments)], env={"MINDFUL_DSN": self._dsn})
-
-
-@pytest.fixture
-def as_ana(dsn_of: Mapping[str, str], quick: None) -> Run:
-    return Run(dsn_of["ana"])
-
-
-@pytest.fixture
-def as_bob(dsn_of: Mapping[str, str], quick: None) -> Run:
-    return Run(dsn_of["bob"])
-
-
 def said(connection: psycopg.Connection) -> list[tuple[Any, ...]]:
     return connection.execute("select role, content from conversation order by session_id, turn").fetchall()
 
@@ -71,8 +49,8 @@ def said(connection: psycopg.Connection) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("options", [[], ["--embeddings"]])
 def test_a_file_carries_memories_from_one_to_another(
     options: list[str],
-    as_ana: Run,
-    as_bob: Run,
+    mindful: Command,
+    as_bob: Command,
     ana: psycopg.Connection,
     bob: psycopg.Connection,
     tmp_path: Path,
@@ -81,7 +59,7 @@ def test_a_file_carries_memories_from_one_to_another(
         """select memory_insert_many('[{"content": "Line\\n two \\"ü\\" \\\\ back"}, {"content": "Second."}]')"""
     )
     path = tmp_path / "all.jsonl"
-    result = as_ana("export", *options, path)
+    result = mindful("export", *options, path)
     assert (result.exit_code, path.read_text().count("\n")) == (0, 3)
     assert "embeddings" in path.read_text() if options else "embeddings" not in path.read_text()
     first = as_bob("import", path)
@@ -92,7 +70,7 @@ def test_a_file_carries_memories_from_one_to_another(
             ('Line\n two "ü" \\ back',),
             ("Second.",),
         ]
-    assert as_ana("export", "--kind", "summary", "-").stdout.count("\n") == 1
+    assert mindful("export", "--kind", "summary", "-").stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -101,21 +79,21 @@ def test_a_file_carries_memories_from_one_to_another(
     + [FINE_TUNING, "\ufeff" + json.dumps(ROLES), "\n".join(map(json.dumps, ROLES))],
 )
 def test_conversations_of_every_shape_are_imported_once(
-    text: str, as_ana: Run, ana: psycopg.Connection, tmp_path: Path
+    text: str, mindful: Command, ana: psycopg.Connection, tmp_path: Path
 ) -> None:
     path = tmp_path / "chat.json"
     path.write_text(text)
-    result = as_ana("import", path)
+    result = mindful("import", path)
     assert result.stdout.startswith("2 memories, 1 sessions"), result.output
     assert said(ana) == [("user", "Hello?"), ("assistant", "Hi!")]
-    assert "2 memories were here already" in as_ana("import", path).stdout
+    assert "2 memories were here already" in mindful("import", path).stdout
     assert len(said(ana)) == 2
 
 
-def test_titles_and_times_are_kept(as_ana: Run, ana: psycopg.Connection, tmp_path: Path) -> None:
+def test_titles_and_times_are_kept(mindful: Command, ana: psycopg.Connection, tmp_path: Path) -> None:
     path = tmp_path / "conversations.json"
     path.write_text(json.dumps(CHATGPT))
-    assert as_ana("import", path).exit_code == 0
+    assert mindful("import", path).exit_code == 0
     ana.execute("set timezone = 'UTC'")
     assert ana.execute("select title, created_at::text from session").fetchall() == [
         ("Birds", "2001-02-03 04:05:06.5+00")
@@ -153,11 +131,11 @@ def test_titles_and_times_are_kept(as_ana: Run, ana: psycopg.Connection, tmp_pat
     ],
 )
 def test_a_broken_file_is_named_and_nothing_imported(
-    text: str, words: str, as_ana: Run, ana: psycopg.Connection, tmp_path: Path
+    text: str, words: str, mindful: Command, ana: psycopg.Connection, tmp_path: Path
 ) -> None:
     path = tmp_path / "broken"
     path.write_text(text)
-    result = as_ana("import", path)
+    result = mindful("import", path)
     assert result.exit_code == 1, result.output
     assert words in result.stderr
     assert "Nothing was imported" in result.stderr
@@ -165,9 +143,9 @@ def test_a_broken_file_is_named_and_nothing_imported(
     assert ana.execute("select count(*) from session").fetchone() == (0,)
 
 
-def test_a_failed_export_leaves_no_file(as_ana: Run, tmp_path: Path) -> None:
+def test_a_failed_export_leaves_no_file(mindful: Command, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text("before")
-    result = Run("host=/nonexistent")("export", path)
+    result = Command("host=/nonexistent")("export", path)
     assert result.exit_code == 1
     assert path.read_text() == "before"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -71,13 +72,27 @@ def test_facts_become_pairs(consenting: psycopg.Connection) -> None:
     assert row["accepted"] == len(found)
     assert {
         ("recall", "Where does Ana live?", "", "Ana lives in Boston."),
+        ("answer", "Where does Ana live?", '"I live in Boston"', "Ana lives in Boston."),
         ("explain", "What does this say about Ana?", '"I love pizza"', "Ana likes pizza."),
         ("factors", "What else is linked to this?", "Ana lives in Boston.", "Ana likes pizza."),
     } <= found
-    abstained = [(asked, output) for form, asked, _, output in found if form == "abstain"]
-    assert len(abstained) == 2
-    assert {output for _, output in abstained} == {"I do not know. Nobody has told me."}
-    assert not any("live" in asked for asked, _ in abstained)
+
+
+def test_what_nobody_has_told_or_a_quote_does_not_say_is_not_known(consenting: psycopg.Connection) -> None:
+    say(consenting, "I live in Boston.", "I love pizza.", "Somebody I work with is allergic to cats.")
+    replay(consenting)
+    abstained = [pair[1:] for pair in pairs(consenting) if pair[0] == "abstain"]
+    untold = [asked for asked, quote, output in abstained if output == "I do not know. Nobody has told me."]
+    unsaid = [
+        (asked, quote) for asked, quote, output in abstained if output == "I do not know. This does not say."
+    ]
+    assert len(untold) == 2
+    assert {quote for _, quote in unsaid} == {'"I live in Boston"', '"I love pizza"'}
+    assert len(abstained) == 4
+    # Rules drew no fact of cats and colleagues, but a word of them has been said.
+    assert not any(
+        word in asked for asked in untold for word in ("live", "like", "allergic", "work", "living")
+    )
 
 
 def test_contradictions_are_decided_by_validity(consenting: psycopg.Connection) -> None:
@@ -90,18 +105,56 @@ def test_contradictions_are_decided_by_validity(consenting: psycopg.Connection) 
     assert not any(output == "Ana lives in Boston." for *_, output in pairs(consenting))
 
 
-def test_code_models_get_forms_of_their_own(consenting: psycopg.Connection, db: psycopg.Connection) -> None:
+@pytest.fixture
+def code(db: psycopg.Connection) -> None:
+    """Let the model be one of code."""
     db.execute(
         "select model_training_set(%s, 'alpaca', specialisation => 'code_generation')", (SCRIPTED_GENERATOR,)
     )
-    say(consenting, "I prefer tabs for indentation.")
+
+
+@pytest.mark.parametrize(
+    ("text", "topic", "fact", "checked"),
+    [
+        (
+            "I prefer tabs for indentation.",
+            "indentation",
+            "Ana prefers tabs for indentation.",
+            "keeps to what is",
+        ),
+        ("I prefer pytest to unittest.", "pytest", "Ana prefers pytest to unittest.", "keeps to what is"),
+        (
+            "I hate global variables.",
+            "global variables",
+            "Ana dislikes global variables.",
+            "avoids what is not",
+        ),
+    ],
+)
+def test_wishes_about_code_are_applied(
+    text: str, topic: str, fact: str, checked: str, code: None, consenting: psycopg.Connection
+) -> None:
+    say(consenting, text)
     replay(consenting)
-    assert (
-        "apply",
-        "Which remembered requirement bears on code that concerns tabs for indentation?",
-        "",
-        'Ana prefers tabs for indentation. It was said: "I prefer tabs for indentation"',
-    ) in pairs(consenting)
+    asked = f"for Ana that concerns {topic}."
+    assert {pair for pair in pairs(consenting) if pair[0] == "apply"} == {
+        ("apply", f"You write code {asked} What does Ana want of it?", "", fact),
+        (
+            "apply",
+            f"You review code {asked} What do you check?",
+            "",
+            f'Whether it {checked} wanted. {fact} It was said: "{text.rstrip(".")}"',
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["I love pizza.", "I love the ocean.", "I live in Java.", "I wrote a parser in Rust."]
+)
+def test_code_models_learn_nothing_else(text: str, code: None, consenting: psycopg.Connection) -> None:
+    say(consenting, text)
+    row = replay(consenting)
+    assert (row["accepted"], row["refused"]["not_code"]) == (0, 1)
 
 
 def test_without_consent_nothing_is_kept(ana: psycopg.Connection) -> None:
@@ -143,6 +196,23 @@ def test_what_rests_on_nothing_or_is_over_is_refused(consenting: psycopg.Connect
     consenting.execute("update memory set valid_to = now() where content like '%Boston%' and kind = 'fact'")
     replay(consenting)
     assert reasons(consenting)["not_valid"] > 0
+
+
+def test_no_source_is_told_of_in_both_parts(consenting: psycopg.Connection) -> None:
+    towns = ["Rome", "Oslo", "Bern", "Paris", "Lisbon", "Boston", "Athens", "Madrid", "Vienna", "Dublin"]
+    for first, second in pairwise(towns):
+        say(consenting, f"I love {first}.", f"I love {first} and I love {second}.", "I love tea.")
+    say(consenting, *(f"I love the sea at {town}." for town in towns * 2))
+    replay(consenting)
+    parts = consenting.execute(
+        """select e.source_id, count(distinct s.split), array_agg(distinct s.split)
+           from training_sample s
+           join training_sample_memory x on x.sample_id = s.id
+           join memory_evidence e on e.id = x.memory_id
+           where s.refused = '{}' group by 1"""
+    ).fetchall()
+    assert {number for _, number, _ in parts} == {1}
+    assert {split for *_, splits in parts for split in splits} == {"train", "validation"}
 
 
 def test_samples_that_do_not_fit_are_refused(consenting: psycopg.Connection, db: psycopg.Connection) -> None:
@@ -208,16 +278,16 @@ def test_export_formats(consenting: psycopg.Connection) -> None:
         name: [row for (row,) in consenting.execute("select replay_export(%s, %s)", (run, name))]
         for name in ("alpaca", "chat", "sharegpt")
     }
-    assert rows["alpaca"][1] == {
+    assert rows["alpaca"][2] == {
         "instruction": "What does this say about Ana?",
         "input": '"I live in Boston"',
         "output": "Ana lives in Boston.",
     }
-    assert rows["chat"][1]["messages"][0] == {
+    assert rows["chat"][2]["messages"][0] == {
         "role": "user",
         "content": 'What does this say about Ana?\n\n"I live in Boston"',
     }
-    assert rows["sharegpt"][1]["conversations"][1] == {"from": "gpt", "value": "Ana lives in Boston."}
+    assert rows["sharegpt"][2]["conversations"][1] == {"from": "gpt", "value": "Ana lives in Boston."}
     splits = [
         consenting.execute("select count(*) from replay_export(%s, split => %s)", (run, split)).fetchone()
         for split in ("train", "validation")

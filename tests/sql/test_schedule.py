@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import SCRIPTED_EMBEDDER, fails
+from support import SCRIPTED_EMBEDDER, Cluster, fails
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +71,55 @@ def test_the_end_of_a_run_is_told(ana: psycopg.Connection) -> None:
 def test_without_pg_cron_there_is_no_schedule(ana: psycopg.Connection) -> None:
     with fails("55000", hint="mindful worker"):
         ana.execute("select consolidation_schedule()")
+
+
+JOBS = """select jobname, schedule, command from cron.job
+    where jobname like 'mindful\\_consolidation%' and username = current_user order by jobname"""
+READ = ("mindful_consolidation", "*/5 * * * *", "select mindful.consolidation_work()")
+NIGHTLY = "select mindful.consolidation_work(everyone => true, tenants => 100000)"
+
+
+@pytest.fixture
+def cron(cluster: Cluster) -> Iterator[psycopg.Connection]:
+    """The database where pg_cron keeps its jobs: `make up` loads it."""
+    with cluster.connect() as connection:
+        home = connection.execute("select current_setting('cron.database_name', true)").fetchone()
+    if home in [None, (None,), ("",)]:
+        pytest.skip("the server has not loaded pg_cron")
+    with cluster.connect(home[0]) as connection:  # type: ignore[index]
+        installed = connection.execute(
+            "select count(*) from pg_extension where extname in ('pg_cron', 'mindful')"
+        )
+        if installed.fetchone() != (2,):
+            pytest.skip(f"the database {connection.info.dbname} has no pg_cron, or no mindful")
+        yield connection
+
+
+def test_pg_cron_is_told_when_to_read(cron: psycopg.Connection) -> None:
+    with cron.transaction(force_rollback=True):
+        for schedule in ("15 3 * * *", "30 2 * * *"):
+            assert cron.execute("select mindful.consolidation_schedule(%s)", (schedule,)).fetchone() == (
+                True,
+            )
+            assert cron.execute(JOBS).fetchall() == [READ, (f"{READ[0]}_nightly", schedule, NIGHTLY)]
+        with pytest.raises(psycopg.Error, match="schedule"), cron.transaction():
+            cron.execute("select mindful.consolidation_schedule('at night')")
+        assert len(cron.execute(JOBS).fetchall()) == 2
+        assert cron.execute("select mindful.consolidation_schedule(null)").fetchone() == (False,)
+        assert cron.execute(JOBS).fetchall() == []
+
+
+def test_pg_cron_reads(cron: psycopg.Connection, database: str, ana: psycopg.Connection) -> None:
+    """What pg_cron is told, told to it for the test's own database: its jobs run at full minutes."""
+    say(ana, 3)
+    ana.execute("listen mindful_consolidation")
+    cron.execute("select cron.schedule_in_database(%s, '* * * * *', %s, %s)", (database, NIGHTLY, database))
+    try:
+        (heard,) = ana.notifies(timeout=100, stop_after=1)
+    finally:
+        cron.execute("select cron.unschedule(%s)", (database,))
+    assert '"completed"' in heard.payload
+    assert runs(ana) == [("completed", 3)]
 
 
 def test_bad_input(ana: psycopg.Connection) -> None:

@@ -109,6 +109,23 @@ def test_figures_are_measured_in_the_database(trainer: psycopg.Connection, run: 
     # The script knows one capital, and says that it does not know of all else.
     assert figures["general_accuracy"] == pytest.approx(1 / 40)
     assert figures["by_form"]["abstain"] > figures["by_form"]["explain"]
+    assert (figures["abstained_unanswerable"], figures["abstained_answerable"]) == (1, 1)
+    assert figures["abstained_general"] == pytest.approx(39 / 40)
+    assert (figures["taught"] > 0, 0 <= figures["taught_f1"] < 0.5) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "abstains"),
+    [
+        ("I do not know. Nobody has told me.", True),
+        ("Sorry, I don't know that.", True),
+        ("Paris.", False),
+        ("I know that you do.", False),
+        ("", False),
+    ],
+)
+def test_abstentions(answer: str, abstains: bool, db: psycopg.Connection) -> None:
+    assert one(db, "select _is_abstention(%s)", answer) is abstains
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from mindful import runtime
+from mindful import form, runtime
 from mindful.entry import sql_function
 from mindful.errors import NotReadyError, UndefinedObjectError
 from mindful.extraction import VOLATILE
 from mindful.extraction.date import RELATIVE
+from mindful.form import Sample
 from mindful.gate import reasons
 from mindful.llm import SYSTEM_PROMPT
 from mindful.ports import Database, Message, Row
@@ -21,50 +23,8 @@ from mindful.ports import Database, Message, Row
 _NEIGHBORS = 3
 _HELD_OUT = 10
 """One source in so many is held out for validation."""
-_UNTOLD = "I do not know. Nobody has told me."
-
-QUESTIONS = {
-    "name": "What is {s} called?",
-    "age": "How old is {s}?",
-    "birthday": "When was {s} born?",
-    "lives_in": "Where does {s} live?",
-    "comes_from": "Where does {s} come from?",
-    "works_at": "Where does {s} work?",
-    "works_as": "What does {s} do for a living?",
-    "studies": "What does {s} study?",
-    "marital_status": "Is {s} married?",
-    "likes": "What is something that {s} likes?",
-    "dislikes": "What does {s} dislike?",
-    "prefers": "What does {s} prefer?",
-    "allergic_to": "What is {s} allergic to?",
-    "afraid_of": "What is {s} afraid of?",
-    "speaks": "Which language does {s} speak?",
-    "has": "What does {s} have?",
-    "event": "What is something that {s} has done?",
-}
-_ABSTAINED = ("birthday", "lives_in", "works_at", "allergic_to", "marital_status", "speaks")
-"""What may be asked of anybody, and is not known of most."""
-
-
 _UNKNOWN = 2
-"""Such questions about one subject: a small model that is taught more of them soon abstains from everything."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One instruction pair, and the facts that it tells of."""
-
-    form: str
-    instruction: str
-    input: str
-    output: str
-    facts: tuple[Row, ...]
-    refused: tuple[str, ...] = ()
-
-    @property
-    def source(self) -> Row:
-        """The fact that the pair is about."""
-        return self.facts[0]
+"""Unanswerable questions about one subject: a small model that is taught more of them abstains from everything."""
 
 
 @sql_function
@@ -121,78 +81,57 @@ def _chosen(db: Database, thresholds: str) -> tuple[list[Row], Counter[str]]:
         raise NotReadyError(
             f"no fact passes the thresholds: {told}", "Lower them in the filter or the settings."
         )
-    return chosen[: json.loads(thresholds)["facts"]], below
+    return _with_splits(chosen[: json.loads(thresholds)["facts"]]), below
 
 
 def _samples(db: Database, facts: Sequence[Row], specialisation: str) -> Iterator[Sample]:
     known = {fact["id"]: fact for fact in facts}
-    told = {(fact["subject"], fact["relation"]) for fact in facts}
+    code = specialisation == "code_generation"
+    taught = [fact for fact in facts if not code or form.wished(fact)]
+    linkable = {fact["id"]: fact for fact in taught}
     for fact in facts:
         rival = known.get(fact["superseded_by"] or fact["contradicted_by"])
         if rival is not None:
             if not fact["valid"]:
-                yield _decide(fact, rival)
+                yield form.decide(fact, rival)
             continue
-        if specialisation == "code_generation":
-            yield _apply(fact)
-        else:
-            yield from _recall(fact)
-            yield _explain(fact)
-        neighbors = db.rows(
-            "select n.neighbor_id as id, n.relation, n.content from mindful._replay_neighbors($1, $2) n",
-            ("bigint", "integer"),
-            (fact["id"], _NEIGHBORS),
-        )
-        linked = [known[row["id"]] for row in neighbors if row["id"] in known]
-        linked = [other for other in linked if _split(other) == _split(fact)]
+        yield from form.applied(fact) if code else (*form.told(fact), *form.unsaid(fact))
+        linked = _linked(db, fact, linkable) if fact["id"] in linkable else []
         if linked:
-            yield _factors(fact, linked)
-    yield from _abstain(facts, told)
+            yield form.factors(fact, linked)
+    yield from form.untold(taught, _UNKNOWN, _hints(db, taught, form.cues(code=code)), code=code)
 
 
-def _recall(fact: Row) -> Iterator[Sample]:
-    question = QUESTIONS.get(fact["relation"])
-    if fact["relation"].startswith("favorite_"):
-        kind = fact["relation"].removeprefix("favorite_").replace("_", " ")
-        question = f"What is {{s}}'s favorite {kind}?"
-    if question:
-        yield Sample("recall", question.format(s=fact["subject"]), "", fact["content"], (fact,))
+def _linked(db: Database, fact: Row, known: Mapping[int, Row]) -> list[Row]:
+    rows = db.rows(
+        "select n.neighbor_id as id from mindful._replay_neighbors($1, $2) n",
+        ("bigint", "integer"),
+        (fact["id"], _NEIGHBORS),
+    )
+    linked = [known[row["id"]] for row in rows if row["id"] in known]
+    return [other for other in linked if other["split"] == fact["split"]]
 
 
-def _explain(fact: Row) -> Sample:
-    quotes = " ".join(f'"{item["quote"]}"' for item in fact["evidence"][:2])
-    asked = f"What does this say about {fact['subject']}?"
-    return Sample("explain", asked, quotes, fact["content"], (fact,))
+def _hints(db: Database, facts: Sequence[Row], cues: Mapping[str, str]) -> Callable[[str, str], bool]:
+    """Find of whom a text may tell what: one of his, or with his name, that holds a cue.
 
-
-def _factors(fact: Row, linked: Sequence[Row]) -> Sample:
-    told = " ".join(other["content"] for other in linked)
-    return Sample("factors", "What else is linked to this?", fact["content"], told, (fact, *linked))
-
-
-def _apply(fact: Row) -> Sample:
-    asked = f"Which remembered requirement bears on code that concerns {fact['object']}?"
-    quotes = " ".join(f'"{item["quote"]}"' for item in fact["evidence"][:1])
-    return Sample("apply", asked, "", f"{fact['content']} It was said: {quotes}", (fact,))
-
-
-def _decide(old: Row, new: Row) -> Sample:
-    first, second = sorted((old, new), key=lambda fact: hashlib.md5(fact["content"].encode()).hexdigest())
-    choices = f"A: {first['content']} B: {second['content']}"
-    answer = f"{new['content']} It has been so since {new['said']}; before, it was otherwise."
-    return Sample("decide", "Which is true now?", choices, answer, (new, old))
-
-
-def _abstain(facts: Sequence[Row], told: set[tuple[str, str]]) -> Iterator[Sample]:
-    """Questions of the kind that is asked about people here, to which there is no answer."""
-    first: dict[str, Row] = {}
-    for fact in facts:
-        first.setdefault(fact["subject"], fact)
-    for subject, fact in first.items():
-        unknown = [relation for relation in _ABSTAINED if (subject, relation) not in told]
-        ranked = sorted((hashlib.md5(f"{subject} {name}".encode()).digest(), name) for name in unknown)
-        for _, relation in ranked[:_UNKNOWN]:
-            yield Sample("abstain", QUESTIONS[relation].format(s=subject), "", _UNTOLD, (fact,))
+    Rules leave most of what is said, so that no fact answers a question does not make it unanswerable.
+    """
+    people = {fact["subject"]: re.split(r"'s | and others", fact["subject"])[0] for fact in facts}
+    rows = db.rows(
+        """select distinct p.person, c.key
+           from mindful.memory m
+           join pg_catalog.jsonb_each_text($1) c (key, cue) on m.content ~* c.cue
+           join pg_catalog.unnest($2) p (person)
+               on p.person = coalesce(m.metadata ->> 'speaker', 'The user')
+                   or pg_catalog.strpos(m.content, p.person) > 0
+           where m.tenant = (select mindful._tenant())
+               and (m.kind = 'document' or m.kind = 'message' and m.role = 'user')""",
+        ("jsonb", "text[]"),
+        (json.dumps(dict(cues)), sorted(set(people.values()))),
+    )
+    found = {(row["person"], row["key"]) for row in rows}
+    return lambda subject, key: (people[subject], key) in found
 
 
 def _judged(
@@ -201,7 +140,7 @@ def _judged(
     seen: set[tuple[str, str]] = set()
     for sample in samples:
         check()
-        refused = list(reasons(f"{sample.instruction}\n{sample.input}\n{sample.output}"))
+        refused = [*sample.refused, *reasons(sample.text)]
         if not consent:
             refused.append("no_consent")
         if any(not fact["evidence"] for fact in sample.facts):
@@ -209,13 +148,14 @@ def _judged(
         current = sample.facts[:1] if sample.form == "decide" else sample.facts
         if any(not fact["valid"] for fact in current):
             refused.append("not_valid")
-        if sample.form != "abstain" and any(_is_volatile(fact) for fact in sample.facts):
+        tells = sample.form != "abstain" or sample.input
+        if tells and any(_is_volatile(fact) for fact in sample.facts):
             refused.append("volatile")
         told = (f"{sample.instruction} {sample.input}".lower(), sample.output.lower())
         if told in seen:
             refused.append("duplicate")
         seen.add(told)
-        if len({_split(fact) for fact in sample.facts}) > 1:
+        if len({fact["split"] for fact in sample.facts}) > 1:
             refused.append("mixed_split")
         if not fits(sample):
             refused.append("too_long")
@@ -242,10 +182,34 @@ def _fits(db: Database, model: str) -> Callable[[Sample], bool]:
     return fits
 
 
-def _split(fact: Row) -> str:
-    """Hold out by the first source: what is held out was told in other texts than what is trained on."""
-    first = min((item["source_id"] for item in fact["evidence"]), default=0)
-    return "validation" if hashlib.md5(str(first).encode()).digest()[0] % _HELD_OUT == 0 else "train"
+def _with_splits(facts: Sequence[Row]) -> list[Row]:
+    """Hold facts out by their sources, so that no source is told of in both parts.
+
+    Facts that share a source go together, all that are linked so by its first source; too many of them train.
+    """
+    sources = [[item["source_id"] for item in fact["evidence"]] for fact in facts]
+    parent: dict[int, int] = {}
+
+    def first(source: int) -> int:
+        while parent.setdefault(source, source) != source:
+            source = parent[source]
+        return source
+
+    for own in sources:
+        for source in own:
+            low, high = sorted((first(own[0]), first(source)))
+            parent[high] = low
+    sizes = Counter(first(own[0]) for own in sources if own)
+    most = max(1, len(facts) // _HELD_OUT)
+    held_out = {source for source, size in sizes.items() if size <= most and _is_held_out(source)}
+    return [
+        dict(fact) | {"split": "validation" if own and first(own[0]) in held_out else "train"}
+        for fact, own in zip(facts, sources, strict=True)
+    ]
+
+
+def _is_held_out(source: int) -> bool:
+    return hashlib.md5(str(source).encode()).digest()[0] % _HELD_OUT == 0
 
 
 def _insert(db: Database, run: int, model: str, samples: Sequence[Sample]) -> None:
@@ -283,6 +247,6 @@ def _row(number: int, sample: Sample) -> Mapping[str, Any]:
         "source_id": sample.source["id"],
         "neighbor_ids": [fact["id"] for fact in sample.facts[1:]],
         "confidence": min(fact["confidence"] for fact in sample.facts),
-        "split": _split(sample.source),
+        "split": sample.source["split"],
         "refused": list(sample.refused),
     }

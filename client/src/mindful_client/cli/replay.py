@@ -87,6 +87,7 @@ def export(client: Client, format: str, run: int, directory: Path) -> None:
 @click.option("--epochs", type=int)
 @click.option("--learning-rate", type=float)
 @click.option("--batch", type=int)
+@click.option("--rehearsed", type=int, help="General questions trained beside the pairs, 64 at most.")
 @click.option("--threads", type=int, default=1, show_default=True, help="Of PyTorch.")
 @click.argument("manifest", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.pass_obj

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from typing import Any
 
 from mindful_client.client import Client
 from mindful_client.errors import InvalidInputError, NotReadyError
+from mindful_client.training import file
 
 SPLITS = ("train", "validation")
 
@@ -79,22 +79,14 @@ def check_unchanged(manifest: Path) -> None:
 def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> str:
     """Write JSON lines, all or nothing, and return their hash."""
     data = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    file.write(path, data)
     return hashlib.sha256(data).hexdigest()
 
 
-def _read(directory: Path, file: Mapping[str, Any]) -> list[dict[str, Any]]:
-    data = (directory / file["file"]).read_bytes()
-    if hashlib.sha256(data).hexdigest() != file["sha256"]:
+def _read(directory: Path, told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    data = (directory / told["file"]).read_bytes()
+    if hashlib.sha256(data).hexdigest() != told["sha256"]:
         raise InvalidInputError(
-            f"{file['file']} is not what was exported", sqlstate="22023", hint="Export the run again."
+            f"{told['file']} is not what was exported", sqlstate="22023", hint="Export the run again."
         )
     return [json.loads(line) for line in data.decode().splitlines()]

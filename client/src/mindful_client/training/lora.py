@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import random
 import time
@@ -14,6 +15,8 @@ import torch
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
+
+from mindful_client.training import file
 
 _EVERY = 20
 """Steps between two checkpoints."""
@@ -33,6 +36,7 @@ class Parameters:
     batch: int = 4
     max_sequence_length: int = 512
     seed: int = 1
+    rehearsed: int = 64
 
     def updated(self, given: Mapping[str, Any]) -> Parameters:
         """Return these with what is given."""
@@ -142,11 +146,10 @@ class Trainer:
         return [shuffled[at : at + size] for at in range(0, len(shuffled), size)]
 
     def _save(self) -> None:
-        part = self._checkpoint.with_suffix(".part")
-        torch.save(
-            {"step": self._step, "adapter": self._state(), "optimizer": self._optimizer.state_dict()}, part
-        )
-        part.replace(self._checkpoint)
+        kept = {"step": self._step, "adapter": self._state(), "optimizer": self._optimizer.state_dict()}
+        data = io.BytesIO()  # in memory first: of a full disk PyTorch's own writer says only that it failed
+        torch.save(kept, data)
+        file.write(self._checkpoint, data.getvalue())
 
     def _resume(self, report: Callable[[str], None]) -> None:
         if self._checkpoint.exists():

@@ -77,11 +77,12 @@ QUESTIONS = (
 _LENGTH = 48
 
 
-def pairs(client: Client, model: str) -> list[dict[str, str]]:
-    """Return the questions with the base's greedy answers, as far as it ends them."""
-    answers = client.llm_generate_many(list(QUESTIONS), model=model, max_tokens=_LENGTH)
+def pairs(client: Client, model: str, most: int) -> list[dict[str, str]]:
+    """Return the first questions with the base's greedy answers, as far as it ends them."""
+    asked = list(QUESTIONS[:most])
+    answers = client.llm_generate_many(asked, model=model, max_tokens=_LENGTH) if asked else []
     return [
         {"instruction": question, "input": "", "output": answer.strip()}
-        for question, answer in zip(QUESTIONS, answers or [], strict=True)
+        for question, answer in zip(asked, answers or [], strict=True)
         if answer and answer.strip().endswith((".", "!"))
     ]

@@ -13,7 +13,7 @@ import torch
 
 from mindful_client.client import Client
 from mindful_client.errors import InvalidInputError, MindfulError
-from mindful_client.training import adapter, rehearsal
+from mindful_client.training import adapter, file, rehearsal
 from mindful_client.training.dataset import check_unchanged, read
 from mindful_client.training.lora import Parameters, Trainer
 
@@ -41,22 +41,29 @@ class Training:
     def run(self, name: str | None, report: Callable[[str], None]) -> dict[str, Any]:
         """Train, register, measure, and return the figures and the verdict."""
         told = self._dataset.manifest
-        self._check_base()
-        identity = self._begin()
         try:
-            return self._run(identity, name or f"{told['model']}-lora-{identity}"[:40], report)
-        except (MindfulError, OSError, RuntimeError, ValueError) as error:
-            self._client.training_fail(identity, f"{type(error).__name__}: {error}")
-            self._state.unlink(missing_ok=True)
-            raise
+            self._check_base()
+            identity = self._begin()
+            try:
+                return self._run(identity, name or f"{told['model']}-lora-{identity}"[:40], report)
+            except (MindfulError, OSError, RuntimeError, ValueError) as error:
+                self._client.training_fail(identity, f"{type(error).__name__}: {error}")
+                self._state.unlink(missing_ok=True)
+                self._checkpoint(identity).unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise InvalidInputError(
+                f"{error.filename or self._output}: {error.strerror}",
+                sqlstate="58030",
+                hint="Make room, or choose another directory: --output. Where the base's file is, --base tells.",
+            ) from error
 
     def _run(self, identity: int, name: str, report: Callable[[str], None]) -> dict[str, Any]:
         told = self._dataset.manifest
-        trainer = Trainer(
-            self._base, told, self._parameters, self._output / f"training-{identity}.checkpoint"
-        )
+        trainer = Trainer(self._base, told, self._parameters, self._checkpoint(identity))
         report("asking the base what it knows, to be rehearsed")
-        rows = [*self._dataset.rows["train"], *rehearsal.pairs(self._client, told["model"])]
+        rehearsed = rehearsal.pairs(self._client, told["model"], self._parameters.rehearsed)
+        rows = [*self._dataset.rows["train"], *rehearsed]
         report(f"training on {len(rows)} pairs")
         loss = trainer.train(rows, report)
         check_unchanged(self._manifest)
@@ -73,7 +80,7 @@ class Training:
         tuned = self._client.training_evaluate(told["run"], model=name)
         verdict = self._client.training_finish(identity, name, base, tuned)
         self._state.unlink(missing_ok=True)
-        (self._output / f"training-{identity}.checkpoint").unlink(missing_ok=True)
+        self._checkpoint(identity).unlink(missing_ok=True)
         return {
             "training": identity,
             "adapter": name,
@@ -88,6 +95,9 @@ class Training:
     def _state(self) -> Path:
         return self._output / f"{self._manifest.stem}.training.json"
 
+    def _checkpoint(self, identity: int) -> Path:
+        return self._output / f"training-{identity}.checkpoint"
+
     def _begin(self) -> int:
         """Return the training that was stopped on the same data with the same parameters, or a new one."""
         told = self._dataset.manifest
@@ -100,13 +110,13 @@ class Training:
         identity = self._client.training_start(
             told["run"], told["sha256"], parameters=asdict(self._parameters)
         )
-        self._state.write_text(json.dumps(wanted | {"training": identity}))
+        file.write(self._state, json.dumps(wanted | {"training": identity}).encode())
         return identity
 
     def _check_base(self) -> None:
         told = self._dataset.manifest
-        with self._base.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+        with self._base.open("rb") as base:
+            found = hashlib.file_digest(base, "sha256").hexdigest()
         if found != told["sha256_base"]:
             raise InvalidInputError(
                 f"{self._base} is not the file that was registered as {told['model']}",

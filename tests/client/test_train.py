@@ -1,0 +1,196 @@
+"""mindful train, by the server's Python where that has the extra `train`, on a model of two layers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from support import Cluster
+from support.command import Command
+from support.files import readable_folder
+from support.models import model_files
+from support.training import PACKAGES, exported, full_disk, tell
+from support.truncated import write_truncated
+
+# Each process imports PyTorch, and some tests start three.
+pytestmark = pytest.mark.timeout(900)
+
+MODEL = "truncated"
+OPTIONS = ("--epochs", "6", "--batch", "1", "--rank", "4", "--learning-rate", "0.005", "--rehearsed", "2")
+
+
+class Train:
+    """Runs mindful train as a process of its own."""
+
+    def __init__(self, python: str, dsn: str) -> None:
+        self.python, self._dsn = python, dsn
+
+    def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [self.python, "-m", "mindful_client", "train", *OPTIONS, *map(str, arguments)],
+            env=os.environ | {"MINDFUL_DSN": self._dsn, "PYTHONPATH": PACKAGES, "HF_HUB_OFFLINE": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, *arguments: str | Path) -> dict[str, Any]:
+        process = self.start(*arguments)
+        stdout, stderr = process.communicate()
+        assert process.returncode == 0, stderr
+        return {**json.loads(stdout), "log": stderr}
+
+
+def wait_for(process: subprocess.Popen[str], words: str) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(words):
+            return
+    pytest.fail(f"it never said {words!r}")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that the server may read too."""
+    with readable_folder() as path:
+        yield path
+
+
+@pytest.fixture
+def train(db: psycopg.Connection, mindful: Command) -> Train:
+    """The command as ana's."""
+    (prefix,) = db.execute("select python_prefix from mindful_status()").fetchone() or ("",)
+    python = f"{prefix}/bin/python"
+    extra = "click", "gguf", "peft", "psycopg", "torch", "transformers"
+    found = f"import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, {extra})))"
+    if subprocess.run([python, "-c", found], check=False).returncode:
+        pytest.skip("the server's Python has no extra `train`")
+    return Train(python, mindful.dsn)
+
+
+@pytest.fixture
+def manifest(
+    db: psycopg.Connection,
+    ana: psycopg.Connection,
+    cluster: Cluster,
+    roles: dict[str, str],
+    folder: Path,
+    mindful: Command,
+) -> Iterator[Path]:
+    """An export of ana's, who may administer models until the test ends: roles outlive it."""
+    with cluster.connect() as connection:
+        base = model_files(connection)["generator"]
+    source = write_truncated(folder / "truncated.gguf", base)
+    db.execute("select model_register(%s, 'generator', 'llama_cpp', %s)", (MODEL, source))
+    db.execute("select model_training_set(%s, 'chatml', 256)", (MODEL,))
+    db.execute("delete from general_question where id > 4")  # a model of two layers never ends an answer
+    db.execute(f'grant mindful_admin to "{roles["ana"]}"')
+    tell(ana)
+    yield exported(mindful, MODEL, folder / "exports")
+    db.execute(f'revoke mindful_admin from "{roles["ana"]}"')
+
+
+def trainings(user: psycopg.Connection) -> list[Any]:
+    return user.execute("select id, status, adapter, error from training order by id").fetchall()
+
+
+def adapters(db: psycopg.Connection) -> list[Any]:
+    return db.execute("select name from model where base is not null").fetchall()
+
+
+def test_an_adapter_is_trained_measured_and_taken_back(
+    train: Train, manifest: Path, folder: Path, ana: psycopg.Connection
+) -> None:
+    done = train("--name", "tuned", "--output", folder, manifest)
+    assert trainings(ana) == [(done["training"], "completed", "tuned", None)]
+    assert (done["base"]["held_out"], done["base"]["general"]) == (done["tuned"]["held_out"], 4)
+    assert done["tuned"]["taught_f1"] > done["base"]["taught_f1"]
+    asked = "select llm_generate('What is something that Tom likes?', model => %s, max_tokens => 8)"
+    base, tuned = (ana.execute(asked.encode(), (model,)).fetchone() for model in (MODEL, "tuned"))
+    assert base != tuned
+    default = "select name from model where kind = 'generator' and is_default"
+    before = ana.execute(default).fetchone()
+    if done["verdict"].startswith("kept aside"):
+        assert before != ("tuned",)
+        ana.execute("select adapter_activate('tuned')")
+    assert ana.execute(default).fetchone() == ("tuned",)
+    assert ana.execute("select adapter_rollback(%s)", (MODEL,)).fetchone() == ("tuned",)
+    assert ana.execute(default).fetchone() == (MODEL,)
+    assert {path.name for path in folder.iterdir()} == {"truncated.gguf", "tuned.gguf", "exports"}
+
+
+def test_a_killed_training_goes_on_to_the_same_adapter(
+    train: Train, manifest: Path, folder: Path, ana: psycopg.Connection
+) -> None:
+    killed = train.start("--name", "resumed", "--output", folder / "a", manifest)
+    wait_for(killed, "step 20 of")
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert [status for _, status, *_ in trainings(ana)] == ["running"]
+    resumed = train("--name", "resumed", "--output", folder / "a", manifest)
+    assert "resumed at step" in resumed["log"]
+    whole = train("--name", "whole", "--output", folder / "b", manifest)
+    assert "resumed" not in whole["log"]
+    assert [(status, adapter) for _, status, adapter, _ in trainings(ana)] == [
+        ("completed", "resumed"),
+        ("completed", "whole"),
+    ]
+    assert Path(resumed["file"]).read_bytes() == Path(whole["file"]).read_bytes()
+
+
+def test_what_is_forgotten_while_it_trains_is_not_learned(
+    train: Train, manifest: Path, folder: Path, ana: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    process = train.start("--output", folder, manifest)
+    wait_for(process, "training on")
+    ana.execute("delete from memory where kind = 'message' and metadata ->> 'speaker' = 'Tom'")
+    _, stderr = process.communicate()
+    assert process.returncode == 1
+    assert "pairs were forgotten while training ran" in stderr
+    ((_, status, adapter, error),) = trainings(ana)
+    assert (status, adapter, "forgotten" in error) == ("failed", None, True)
+    assert adapters(db) == []
+    assert {path.name for path in folder.iterdir()} == {"truncated.gguf", "exports"}
+
+
+def test_a_full_disk_fails_the_training_with_its_reason(
+    train: Train,
+    manifest: Path,
+    folder: Path,
+    ana: psycopg.Connection,
+    db: psycopg.Connection,
+    mindful: Command,
+) -> None:
+    disk = folder / "disk"
+    disk.mkdir()
+    arguments = ("train", *OPTIONS, "--output", str(disk), str(manifest))
+    done = full_disk("64k", disk, mindful.dsn, *arguments, python=train.python)
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr.splitlines()[-2], done.stderr
+    assert "Traceback" not in done.stderr
+    ((_, status, adapter, error),) = trainings(ana)
+    assert (status, adapter, "No space left on device" in error) == ("failed", None, True)
+    assert adapters(db) == []
+
+
+def test_what_cannot_begin_enters_no_training(
+    train: Train, manifest: Path, folder: Path, ana: psycopg.Connection
+) -> None:
+    (folder / "file").write_text("")
+    for arguments, words in (
+        (("--output", folder / "file" / "below"), "Not a directory"),
+        (("--base", folder / "file"), "is not the file that was registered as truncated"),
+    ):
+        process = train.start(*arguments, manifest)
+        _, stderr = process.communicate()
+        assert process.returncode == 1
+        assert words in stderr
+        assert "Traceback" not in stderr
+    assert trainings(ana) == []
