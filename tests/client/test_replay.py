@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import psycopg
@@ -11,7 +14,7 @@ from mindful_client.errors import InvalidInputError
 from mindful_client.training.dataset import read
 from support import SCRIPTED_GENERATOR
 from support.command import Command
-from support.training import NAMES, exported, full_disk, tell
+from support.training import NAMES, PACKAGES, exported, full_disk, tell
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +31,29 @@ def test_consolidate_reads_batch_by_batch(mindful: Command) -> None:
         "4 texts, 4 facts, 6 texts left",
         "8 texts, 8 facts, 2 texts left",
         "10 texts, 10 facts, 0 texts left",
+    ]
+
+
+def test_a_killed_run_is_taken_up(mindful: Command, ana: psycopg.Connection) -> None:
+    for _ in range(20):
+        tell(ana)
+    killed = subprocess.Popen(
+        [sys.executable, "-u", "-m", "mindful_client", "consolidate", "--batch", "5"],
+        env=os.environ | {"MINDFUL_DSN": mindful.dsn, "PYTHONPATH": PACKAGES},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert killed.stdout is not None
+    assert killed.stdout.readline().startswith("run 1: 5 texts")
+    killed.kill()
+    killed.communicate()
+    ((status, texts),) = ana.execute("select status, memories_processed from consolidation").fetchall()
+    assert status == "running"
+    assert 5 <= texts < 210
+    done = mindful("consolidate")
+    assert done.output.splitlines()[-1] == "run 1: 210 texts, 10 facts, 0 texts left"
+    assert ana.execute("select status, memories_processed from consolidation").fetchall() == [
+        ("completed", 210)
     ]
 
 

@@ -86,7 +86,7 @@ def cron(cluster: Cluster) -> Iterator[psycopg.Connection]:
         home = connection.execute("select current_setting('cron.database_name', true)").fetchone()
     if home in [None, (None,), ("",)]:
         pytest.skip("the server has not loaded pg_cron")
-    with cluster.connect(home[0]) as connection:  # type: ignore[index]
+    with cluster.connect(home[0]) as connection:
         installed = connection.execute(
             "select count(*) from pg_extension where extname in ('pg_cron', 'mindful')"
         )
