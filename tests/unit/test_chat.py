@@ -96,7 +96,7 @@ def database(
             "confidence_tier": [
                 {"confidence_tier": "0", "escalate": "false", "abstain_below": "0", "flag_notice": "false"}
             ],
-            "_recall_coverage": [{"coverage": 0.5, "best": 0.5}],
+            "_recall_coverage": [{"coverage": 0.5, "best": 0.5, "mean": 0.5}],
             "_calibrator_find": [],
             "_label_count": [{"labels": 0, "correct": 0}],
             "insert into mindful.decision": [{"id": 1}],

@@ -170,6 +170,27 @@ def compose(
     return _Composer(db, spec, generator, session_id, tools).compose(message, sampling, memories)
 
 
+def shown_again(
+    db: Database, spec: ModelSpec, generator: Generator, message_id: int, subject: Row
+) -> Context:
+    """Put together again what was shown for a stored answer, as far as rows tell; see _review_subject."""
+    composer = _Composer(db, spec, generator, subject["session_id"], None)
+    turns = db.rows(
+        "select role, content from mindful._review_turns($1)",
+        ("bigint",),
+        (message_id,),
+    )
+    return Context(
+        [
+            composer.system_prompt(),
+            *(composer.part("memory", "user", text, "shown for the answer") for text in subject["memories"]),
+            *(composer.part("turn", turn["role"], turn["content"], "before the answer") for turn in turns),
+            composer.part("message", "user", subject["question"], "answered"),
+        ],
+        spec.options.get("layout", LAYOUT),
+    )
+
+
 class _Composer:
     def __init__(
         self,
@@ -187,10 +208,10 @@ class _Composer:
         self._considered: Sequence[Row] = ()
 
     def compose(self, message: str | None, sampling: Sampling, memories: int) -> Context:
-        system, turns, reply_to = self._system_prompt(), self._turns(), None
+        system, turns, reply_to = self.system_prompt(), self._turns(), None
         if message is None:
             message, reply_to, turns = self._pending(turns)
-        last = self._part("message", "user", message, "to be answered")
+        last = self.part("message", "user", message, "to be answered")
         length = self._generator.context_length
         room = length - min(sampling.max_tokens, length // 2) - system.tokens - last.tokens
         changes = assistant.wanted(self._db, self._session_id, message)
@@ -205,7 +226,7 @@ class _Composer:
         recalled = _fitting(self._recall(message, shown, memories), room // 3 - around)
         calls = self._tools.use(message, room // 4) if self._tools else []
         called = [
-            self._part("tool", "user", call.content, f"{call.outcome}, called for the message")
+            self.part("tool", "user", call.content, f"{call.outcome}, called for the message")
             for call in calls
         ]
         if recalled or called:
@@ -215,7 +236,7 @@ class _Composer:
         parts = [system, *settings, *core, *summaries, *called, *recalled, *window, last]
         return Context(parts, layout, shown_from, reply_to, changes, calls, self._considered)
 
-    def _system_prompt(self) -> Part:
+    def system_prompt(self) -> Part:
         prompt: str | None = None
         if self._session_id is not None:
             rows = self._db.rows(
@@ -231,16 +252,16 @@ class _Composer:
                 )
             prompt = rows[0]["system_prompt"]
         if prompt:
-            return self._part("system", "system", prompt, "the session's system prompt")
+            return self.part("system", "system", prompt, "the session's system prompt")
         if prompt := self._spec.options.get("system_prompt"):
-            return self._part("system", "system", str(prompt), "the model's option system_prompt")
-        return self._part("system", "system", SYSTEM_PROMPT, "the default system prompt")
+            return self.part("system", "system", str(prompt), "the model's option system_prompt")
+        return self.part("system", "system", SYSTEM_PROMPT, "the default system prompt")
 
     def _settings(self, changes: Sequence[assistant.Change]) -> Iterator[Part]:
         asked = {change.key for change in changes}
         for row in assistant.prompt(self._db, self._session_id, changes):
             reason = f"setting {row['key']}" + (", as the message asks for" if row["key"] in asked else "")
-            yield self._part("setting", "system", row["line"], reason)
+            yield self.part("setting", "system", row["line"], reason)
 
     def _core(self, room: int) -> list[Part]:
         rows = self._db.rows(
@@ -250,7 +271,7 @@ class _Composer:
             (self._session_id,),
         )
         parts = (
-            self._part("core", "system", row["content"], "its metadata say core", row["id"])
+            self.part("core", "system", row["content"], "its metadata say core", row["id"])
             for row in self._interruptibly(rows)
         )
         return _fitting(parts, min(room, rows[0]["tokens"])) if rows else []
@@ -275,7 +296,7 @@ class _Composer:
             (self._session_id, begins),
         )
         parts = (
-            self._part(
+            self.part(
                 "summary",
                 "system",
                 row["content"],
@@ -318,9 +339,7 @@ class _Composer:
     def _window(self, turns: Sequence[Row], room: int) -> list[Part]:
         """Choose the turns that are shown, oldest first: all while they fit, then half as many at once."""
         parts = [
-            self._part(
-                "turn", turn["role"], turn["content"], f"turn {turn['turn']} of the window", turn["id"]
-            )
+            self.part("turn", turn["role"], turn["content"], f"turn {turn['turn']} of the window", turn["id"])
             for turn in self._interruptibly(turns)
             if turn["role"] in ("user", "assistant")
         ]
@@ -354,9 +373,9 @@ class _Composer:
                 break
             found = {"similarity": row["similarity"], "BM25": row["bm25"]}
             reason = ", ".join(f"{name} {value:.2f}" for name, value in found.items() if value is not None)
-            yield self._part("memory", "user", row["content"], reason, row["id"], row["score"])
+            yield self.part("memory", "user", row["content"], reason, row["id"], row["score"])
 
-    def _part(
+    def part(
         self,
         part: str,
         role: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -45,12 +46,13 @@ def decide_answer(
     db: Database, call: Call, context: Context, answer: str, model: str | None = None
 ) -> Decision:
     """Decide about an answer by what is known of it for free."""
+    started = time.perf_counter()
     signals = free(call.signals, context.question, answer)
     if context.notes:
         signals |= grounding(answer, context.question, context.notes)
     if context.memory_ids:
         covered = db.one(
-            "select coverage, best from mindful._recall_coverage($1, $2)",
+            "select coverage, best, mean from mindful._recall_coverage($1, $2)",
             ("text", "bigint[]"),
             (context.question, context.memory_ids),
         )
@@ -60,9 +62,11 @@ def decide_answer(
             [row["bm25"] for row in context.considered],
             covered["coverage"],
             covered["best"],
+            covered["mean"],
         )
     decision = decide(db, model or call.spec.name, bool(context.notes), signals)
     decision.generation_id = call.generation_id
+    decision.signal_ms["free"] = round(call.signal_ms + (time.perf_counter() - started) * 1000, 3)
     return decision
 
 
