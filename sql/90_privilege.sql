@@ -9,7 +9,8 @@ grant select, insert, update, delete on session, memory, memory_term, memory_cou
 grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;
 grant select, insert, update, delete on tool to mindful_user, mindful_admin;
 -- Records of what happened are added to and read, never changed.
-grant select, insert on generation, review, forget_receipt, calibrator, threshold, gold, decision, outcome to mindful_user;
+grant select, insert on generation, review, forget_receipt, calibrator, threshold, gold, decision, outcome,
+    adaptation to mindful_user;
 grant select on latest_outcome, decision_log, label_queue to mindful_user;
 grant select on reliability_curve, risk_coverage, signal_quality to mindful_user, mindful_reader;
 -- A row that the server has not sealed is refused, so its tenant may do with the cache what it likes.

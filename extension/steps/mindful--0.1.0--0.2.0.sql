@@ -366,6 +366,57 @@ comment on function memory_attach(regclass, text, text) is
 -- chat
 alter type chat_detail add attribute probability real, add attribute reason text, add attribute decision_id bigint;
 
+create or replace function llm_chat(
+    message text,
+    session_id uuid default null,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default null,
+    seed integer default null,
+    memories integer default null
+) returns text
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.chat import llm_chat
+return llm_chat(message, session_id, model, max_tokens, temperature, seed, memories)
+$python$;
+
+create or replace function llm_chat_detail(
+    message text,
+    session_id uuid default null,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default null,
+    seed integer default null,
+    memories integer default null
+) returns chat_detail
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.chat import llm_chat_detail
+return llm_chat_detail(message, session_id, model, max_tokens, temperature, seed, memories)
+$python$;
+
+create or replace function llm_chat_stream(
+    message text,
+    session_id uuid default null,
+    model text default null,
+    max_tokens integer default 256,
+    temperature real default null,
+    seed integer default null,
+    memories integer default null
+) returns setof text
+language plpython3u volatile parallel unsafe security invoker cost 100000 rows 100
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.chat import llm_chat_stream
+return llm_chat_stream(message, session_id, model, max_tokens, temperature, seed, memories)
+$python$;
+
+comment on function llm_chat(text, uuid, text, integer, real, integer, integer) is
+'Answers a message with the conversation so far and with recalled memories (at most `memories` of them) in view, and stores both turns. Memories and temperature NULL: as the settings chat_memories and chat_temperature say. session_id NULL starts a new conversation, which still remembers all others of the caller. message NULL answers the session''s last message, which a client has inserted and committed before. Errors: 22004 (both NULL), 22023, 42704 (no such session of yours, no such model), 54000 (message longer than the context), 57014 (cancelled).';
+
 comment on function llm_chat_detail(text, uuid, text, integer, real, integer, integer) is
 'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, its confidence as in llm_generate_detail, and what was decided about it: probability is that of being right (see the table decision), the action answer where it reaches the threshold, else flag; the threshold is NULL until calibrate() has certified one; the reason says why.';
 
@@ -390,6 +441,8 @@ drop function session_context(uuid, text, text, integer, integer);
 -- include sql/62_decision.sql
 -- include sql/63_outcome.sql
 -- include sql/64_calibration.sql
+-- include sql/65_adapt.sql
+-- include sql/66_lesson.sql
 
 -- view
 create or replace view model_usage with (security_barrier = true) as

@@ -24,6 +24,7 @@ TABLES = (
     "gold",
     "decision",
     "outcome",
+    "adaptation",
     "consolidation",
     "memory_extraction",
     "memory_statement",

@@ -1,5 +1,6 @@
 """Every call of the client, by the name of its SQL function."""
 
+from mindful_client.calls.adapt import *  # noqa: F403
 from mindful_client.calls.calibration import *  # noqa: F403
 from mindful_client.calls.chat import *  # noqa: F403
 from mindful_client.calls.consolidation import *  # noqa: F403
