@@ -129,6 +129,7 @@ class Client:
     calibration_import = _method(calls.calibration_import)
     calibrate = _method(calls.calibrate)
     confidence_adapt = _method(calls.confidence_adapt)
+    confidence_report = _method(calls.confidence_report)
     adaptation_work = _method(calls.adaptation_work)
     adaptation_schedule = _method(calls.adaptation_schedule)
     model_register = _method(calls.model_register)
