@@ -12,8 +12,10 @@ from typing import Any
 from mindful import assistant, runtime
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError, UndefinedObjectError
+from mindful.lesson import Lesson, lessons
 from mindful.llm import SYSTEM_PROMPT, check_fits, sampling_of
 from mindful.ports import Database, Generator, Message, ModelSpec, Row, Sampling
+from mindful.setting import setting_get
 from mindful.tool import Toolbox, ToolCall
 
 LAYOUT = "Context:\n{memories}\n\nQuestion: {message}\nAnswer:"
@@ -67,6 +69,8 @@ class Context:
     """The tools that were called for the message."""
     considered: Sequence[Row] = ()
     """The memories that recall found, with their scores."""
+    lessons: Sequence[Lesson] = ()
+    """What labels say of answers to like questions."""
 
     @property
     def memory_ids(self) -> list[int]:
@@ -157,9 +161,11 @@ def compose(
 ) -> Context:
     """Put together what a generator is shown for a message; without one, for the session's last message.
 
-    With tools, those that the message asks for are called.
+    With tools, those that the message asks for are called. Memories are as many as the setting says where it is None.
     """
-    if memories is None or not 0 <= memories <= 50:
+    if memories is None:
+        memories = setting_get(db, "chat_memories", session_id)
+    if not 0 <= memories <= 50:
         raise InvalidParameterError(f"memories is {memories}", "It must be between 0 and 50.")
     if message is None and session_id is None:
         raise NullValueError(
@@ -206,6 +212,7 @@ class _Composer:
         self._session_id = session_id
         self._tools = tools
         self._considered: Sequence[Row] = ()
+        self._lessons: Sequence[Lesson] = ()
 
     def compose(self, message: str | None, sampling: Sampling, memories: int) -> Context:
         system, turns, reply_to = self.system_prompt(), self._turns(), None
@@ -234,7 +241,7 @@ class _Composer:
         summaries, window = self._told(turns, room)
         shown_from = _turn_of(window[0], turns) if window else None
         parts = [system, *settings, *core, *summaries, *called, *recalled, *window, last]
-        return Context(parts, layout, shown_from, reply_to, changes, calls, self._considered)
+        return Context(parts, layout, shown_from, reply_to, changes, calls, self._considered, self._lessons)
 
     def system_prompt(self) -> Part:
         prompt: str | None = None
@@ -359,11 +366,17 @@ class _Composer:
             (message, memories + len(shown) + 5, self._session_id),
         )
         self._considered = rows
+        self._lessons = lessons(self._db, rows, self._session_id)
+        lesson = next((one for one in self._lessons if one.content), None)
+        if lesson and lesson.content:
+            yield self._part("memory", "user", lesson.content, lesson.reason, lesson.memory_id)
+            memories -= 1
+        asked = {one.memory_id for one in self._lessons}
         # The model's own words are not evidence, and the question asked before is not its answer.
         kept = [
             row
             for row in rows
-            if row["id"] not in shown
+            if row["id"] not in shown | asked
             and row["role"] != "assistant"
             and row["content"] != message
             and (row["bm25"] is not None or (row["similarity"] or 0) >= _RELATED)

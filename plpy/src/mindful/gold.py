@@ -18,7 +18,7 @@ from mindful.llm import BLANK, Call, check_fits, sampling_of
 from mindful.ports import Database, Generator, ModelSpec, Sampling
 
 _GRADER_VERSION = 1
-_AT_ONCE = 64
+AT_ONCE = 64
 """Answers made side by side."""
 
 
@@ -49,11 +49,11 @@ def calibration_import(
     questions = parse(gold, source or "")
     if tier is None or not 0 <= tier <= 3:
         raise InvalidParameterError(f"tier is {tier}", "It must be between 0 and 3.")
-    answering = _Answering(db, model, sampling_of(max_tokens, 0.0, None), memories, tier)
+    answering = Answering(db, model, sampling_of(max_tokens, 0.0, None), memories, tier)
     decisions: list[Decision] = []
     followers: list[Decision | None] = []
-    for start in range(0, len(questions), _AT_ONCE):
-        for first, second in answering.decided(questions[start : start + _AT_ONCE]):
+    for start in range(0, len(questions), AT_ONCE):
+        for first, second in answering.decided(questions[start : start + AT_ONCE]):
             decisions.append(first)
             followers.append(second)
     _store(db, questions, decisions, followers)
@@ -106,7 +106,7 @@ def _broken(number: int, what: str) -> MindfulError:
     )
 
 
-class _Answering:
+class Answering:
     """How gold questions are answered."""
 
     def __init__(
@@ -119,7 +119,7 @@ class _Answering:
 
     def decided(self, questions: Sequence[Gold]) -> list[tuple[Decision, Decision | None]]:
         """Answer questions side by side; decide about the answers, and a second model's where they are flagged."""
-        contexts = [self._context(gold) for gold in questions]
+        contexts = [self.context(gold) for gold in questions]
         calls = [self._call(gold, context) for gold, context in zip(questions, contexts, strict=True)]
         texts = Call.answer_many(self._db, calls, [context.memory_ids for context in contexts])
         answers = [text.strip(BLANK) for text in texts]
@@ -144,7 +144,8 @@ class _Answering:
             return first, None
         return first, decide_second(self._db, first, found, context)
 
-    def _context(self, gold: Gold) -> Context:
+    def context(self, gold: Gold) -> Context:
+        """Tell what the model is shown for a question."""
         memories = self._memories if gold.memories is None else 0
         context = compose(
             self._db, self._spec, self._generator, None, gold.question, self._sampling, memories

@@ -36,6 +36,8 @@ RECALLED = (
     "support",
     "grounding",
     "span",
+    "lesson_same",
+    "lesson",
     "coverage_best",
     "score_gap",
     "coverage_mean",
