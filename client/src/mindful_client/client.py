@@ -128,6 +128,7 @@ class Client:
     review_label = _method(calls.review_label)
     calibration_import = _method(calls.calibration_import)
     calibrate = _method(calls.calibrate)
+    action_measure = _method(calls.action_measure)
     model_register = _method(calls.model_register)
     adapter_register = _method(calls.adapter_register)
     setting_get = _method(calls.setting_get)
