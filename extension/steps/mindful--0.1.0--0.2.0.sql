@@ -179,6 +179,9 @@ comment on column memory.superseded_by is 'The memory that took its place.';
 create index memory_valid_from on memory (tenant, valid_from) where valid_from is not null;
 create index memory_valid_to on memory (tenant, valid_to) where valid_to is not null;
 create index memory_term_sample on memory_term (tenant, lexeme) where hashint8(id) & 31 = 0;
+alter table memory drop constraint memory_role_check;
+alter table memory add constraint memory_role_check check (role in ('system', 'user', 'assistant', 'tool', 'clarification'));
+comment on column memory.role is 'Whose words a message holds; clarification: the assistant asked back.';
 comment on column memory.source_key is 'Which part of the source this is: a chunk''s hash, a row''s primary key.';
 
 drop trigger embed_inserted on memory;
@@ -417,8 +420,22 @@ $python$;
 comment on function llm_chat(text, uuid, text, integer, real, integer, integer) is
 'Answers a message with the conversation so far and with recalled memories (at most `memories` of them) in view, and stores both turns. Memories and temperature NULL: as the settings chat_memories and chat_temperature say. session_id NULL starts a new conversation, which still remembers all others of the caller. message NULL answers the session''s last message, which a client has inserted and committed before. Errors: 22004 (both NULL), 22023, 42704 (no such session of yours, no such model), 54000 (message longer than the context), 57014 (cancelled).';
 
+comment on function message_insert_many(uuid, jsonb) is
+'Appends messages, an array of objects with role, content and, if wanted, metadata and created_at, to a session in their order, embedded in batches, and returns their ids. All or none: the error names the element. Roles: system, user, assistant, tool, clarification. Errors: 22004, 22023, 42704 (no such session of yours), 54000.';
+
+create or replace function _message_role(role text, number bigint) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when role = any (array['system', 'user', 'assistant', 'tool', 'clarification']) then role
+        else mindful._raise('22023',
+            pg_catalog.format('role of element %s is %s', number, coalesce(pg_catalog.quote_literal(role), 'null')),
+            'Roles are system, user, assistant, tool and clarification.')::text
+    end;
+end;
+
 comment on function llm_chat_detail(text, uuid, text, integer, real, integer, integer) is
-'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, its confidence as in llm_generate_detail, and what was decided about it: probability is that of being right (see the table decision), the action answer where it reaches the threshold, else flag; the threshold is NULL until calibrate() has certified one; the reason says why.';
+'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, its confidence as in llm_generate_detail, and what was decided about it: probability is that of being right (see the table decision), the action answer where it reaches the threshold (retrieve, retry or escalate where another attempt does, see the settings of these names), else flag, clarify or abstain; the threshold is NULL until calibrate() has certified one; the reason says why.';
 
 create or replace function _session_turns(session_id uuid, turns integer)
 returns table (id bigint, turn integer, role text, content text)
@@ -488,6 +505,8 @@ comment on function self_review(bigint, text) is
 -- include sql/64_calibration.sql
 -- include sql/65_adapt.sql
 -- include sql/66_lesson.sql
+-- include sql/67_action.sql
+-- include sql/68_clarification.sql
 
 -- view
 create or replace view model_usage with (security_barrier = true) as
