@@ -81,6 +81,8 @@ class Completion:
     finish_reason: str = "length"
     first_token_ms: float | None = None
     total_ms: float = 0.0
+    signal_ms: float = 0.0
+    """What reading the arrays below took of it."""
     logprobs: list[float] = field(default_factory=list)
     entropies: list[float] = field(default_factory=list)
     margins: list[float] = field(default_factory=list)
@@ -132,10 +134,11 @@ class Generator(Protocol):
         """Continue many prompts (at least one) side by side, each with a sampling and a completion of its own."""
 
     def score(
-        self, prompts: Sequence[str], candidates: Sequence[str], interrupts: Interrupts
+        self, prompts: Sequence[str], candidates: Sequence[str], end: str, interrupts: Interrupts
     ) -> list[list[float]]:
         """Mean log-probability (nats a token) of each candidate as what follows each plain text: a row a text.
 
+        Where candidates differ in length their ends are scored too: one that another begins with gains nothing by it.
         No chat template is applied. What the texts, or a single one and that of the call before, begin with alike
         is evaluated once.
         """
@@ -143,7 +146,15 @@ class Generator(Protocol):
     def next_logprobs(
         self, tokens: Sequence[int], candidates: Sequence[str], interrupts: Interrupts
     ) -> list[float]:
-        """Log-probability of the first token of each candidate, as the next token."""
+        """Log-probability of the first token of each candidate, as the next token.
+
+        The cache goes on from what it holds of the tokens, as it does for a stream.
+        """
+
+    def next_logprobs_many(
+        self, prompts: Sequence[Sequence[int]], candidates: Sequence[str], interrupts: Interrupts
+    ) -> list[list[float]]:
+        """Do so for many prompts side by side, and leave alone what is cached of a conversation."""
 
     def close(self) -> None:
         """Give the memory back."""
