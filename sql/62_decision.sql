@@ -18,6 +18,7 @@ create table decision (
     id bigint generated always as identity,
     parent_id bigint,
     message_id bigint,
+    instead_id bigint,
     gold_id bigint,
     generation_id bigint,
     answer text,
@@ -33,32 +34,39 @@ create table decision (
     action text not null check (action in ('answer', 'retrieve', 'retry', 'escalate', 'clarify', 'flag', 'abstain')),
     reason text not null,
     alternatives jsonb not null default '[]',
+    offered boolean not null default false,
     propensity double precision not null default 1 check (propensity > 0 and propensity <= 1),
     total_ms double precision not null default 0,
     created_at timestamptz not null default clock_timestamp(),
     primary key (tenant, id),
     foreign key (tenant, parent_id) references decision on delete set null (parent_id),
     foreign key (tenant, message_id) references memory on delete cascade,
+    foreign key (tenant, instead_id) references memory on delete cascade,
     foreign key (tenant, gold_id) references gold on delete cascade,
     foreign key (tenant, generation_id) references generation on delete set null (generation_id),
     foreign key (tenant, calibrator_id) references calibrator,
     foreign key (tenant, threshold_id) references threshold
 );
 create index on decision (tenant, message_id);
+create index on decision (tenant, instead_id);
+create index on decision (tenant, parent_id);
 create index on decision (tenant, gold_id);
 create index on decision (tenant, generation_id);
 create index on decision (tenant, model, with_memory, id);
 comment on table decision is 'What was done with an answer, and why: its signals, the probability that it is right, the threshold it was held to.';
-comment on column decision.parent_id is 'The decision that led to this one: an answer that was retried, escalated or asked back about.';
-comment on column decision.message_id is 'The answer; NULL for answers to gold questions and for those that were not shown.';
+comment on column decision.parent_id is 'The decision that led to this one: an answer that was tried again in another way, or asked back about in the turn before.';
+comment on column decision.message_id is 'The reply that the action led to: the answer, or what was said in its place; NULL for answers to gold questions and for those in whose place another was shown.';
+comment on column decision.instead_id is 'The reply that was shown in place of this answer.';
+comment on column decision.action is 'answer: given; flag: given with doubt, or of less worth than another; retrieve, retry, escalate: another answer took its place in this way, or it took another''s place in this way and was given without doubt; clarify, abstain: held back for a question, or for "I do not know."';
 comment on column decision.answer is 'The answer, where no message holds it.';
 comment on column decision.tier is 'Which signals were gathered; see calibrator.tier.';
 comment on column decision.signal_ms is 'What each kind of signal cost, in milliseconds: free, question (nearness to it), review, second (the fallback''s answer), samples.';
-comment on column decision.model is 'The generator; "first > second" where the second answered what the first was not sure of.';
-comment on column decision.total_ms is 'What deciding took, beyond generating the answer.';
+comment on column decision.model is 'The generator; "first > second" where the second answered what the first was not sure of, "first + way" where the first answered again, with more memories (retrieve) or other sampling (retry): each has calibrators of its own.';
+comment on column decision.total_ms is 'What deciding took, beyond generating the answer; where the answer was another attempt, all that this took.';
 comment on column decision.probability is 'That the answer is right, by the calibrator; without one (right + 1) / (labels + 2) of the labels there are, the same for every answer (Laplace''s rule of succession).';
 comment on column decision.alternatives is 'Other answers that were considered, each with what is known of it.';
-comment on column decision.propensity is 'The probability with which this answer was offered for a label; calibration weights it by the inverse.';
+comment on column decision.offered is 'Whether it was drawn at random, with the probability of the setting label_share, to be labelled.';
+comment on column decision.propensity is 'The probability with which an offered answer was drawn, else 1: calibration and its figures weight labels by the inverse (Horvitz and Thompson 1952).';
 
 alter table gold enable row level security;
 alter table gold force row level security;

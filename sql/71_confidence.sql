@@ -1,6 +1,6 @@
 create view decision_log with (security_invoker = true) as
-select d.tenant, d.id as decision_id, d.parent_id, d.created_at, d.message_id, d.model, d.with_memory, d.tier, d.probability,
-    d.threshold, d.action, d.reason, l.correct, l.grader, d.signals, w.weights, d.alternatives, d.signal_ms, d.total_ms,
+select d.tenant, d.id as decision_id, d.parent_id, d.created_at, d.message_id, d.instead_id, d.model, d.with_memory, d.tier,
+    d.probability, d.threshold, d.action, d.reason, l.correct, l.grader, d.signals, w.weights, d.alternatives, d.signal_ms, d.total_ms,
     t.budget, t.budget_kind, t.delta, d.calibrator_id, d.threshold_id
 from mindful.decision d
 left join mindful.threshold t on t.tenant = d.tenant and t.id = d.threshold_id
@@ -13,27 +13,52 @@ left join lateral (
     where c.tenant = d.tenant and c.id = d.calibrator_id
 ) w on true;
 comment on view decision_log is
-'Why each answer was given, flagged, escalated or withheld: its signals, what each added to its log-odds of being right (weights), the threshold and the budget that it keeps, the alternatives, and whether it was right.';
+'Why each answer was given, flagged, tried again in another way, asked back about or withheld: its signals, what each added to its log-odds of being right (weights), the threshold and the budget that it keeps, the alternatives, and whether it was right.';
 
 create view label_queue with (security_invoker = true) as
-select d.tenant, d.message_id, d.id as decision_id, q.content as question, a.content as answer, d.probability, d.threshold,
-    d.action, d.created_at
+select d.tenant, d.message_id, d.id as decision_id, q.content as question, coalesce(d.answer, a.content) as answer,
+    d.probability, d.threshold, d.action, d.created_at, d.offered, n.need, w.why
 from mindful.decision d
-join mindful.memory a on a.tenant = d.tenant and a.id = d.message_id
-left join mindful.memory q on q.tenant = a.tenant and q.session_id = a.session_id
-    and case when a.metadata ? 'reply_to' then q.id = (a.metadata ->> 'reply_to')::bigint else q.turn = a.turn - 1 end
+join mindful.memory a on a.tenant = d.tenant and a.id = d.message_id and a.role = 'assistant'
+left join lateral (
+    select u.content from mindful.memory u
+    where u.tenant = a.tenant and u.session_id = a.session_id and u.turn < a.turn and u.role = 'user'
+    order by u.turn desc
+    limit 1
+) q on true
+cross join lateral (
+    select case
+        when d.offered then 'random'
+        when d.calibrator_id is null then 'uncalibrated'
+        when abs(d.probability - coalesce(d.threshold, 0.5)) < 0.1 then 'near'
+        else 'any'
+    end as need
+) n
+cross join lateral (
+    select case n.need
+        when 'random' then format('drawn at random: its label stands for %s flagged answers', round(1 / d.propensity))
+        when 'uncalibrated' then format('answers of %s %s memories are not calibrated: each label brings that nearer',
+            d.model, case when d.with_memory then 'with' else 'without' end)
+        when 'near' then format('its probability, %s, is near the threshold, %s', round(d.probability::numeric, 2),
+            coalesce(round(d.threshold::numeric, 2)::text, 'of which there is none yet: that is, near 0.5'))
+        else 'a label of it tells little that is new'
+    end as why
+) w
 where not exists (
     select from mindful.outcome o where o.tenant = d.tenant and o.decision_id = d.id
-);
+)
+order by array_position(array['random', 'uncalibrated', 'near', 'any'], n.need),
+    abs(d.probability - coalesce(d.threshold, 0.5)), d.id desc;
 comment on view label_queue is
-'Answers without a label, for review_label. Those whose probability is nearest to the threshold teach most: order by abs(probability - coalesce(threshold, 0.5)).';
+'Answers without a label, for review_label, those first that most need one, and why: random, drawn with the probability of the setting label_share, as only such labels tell without bias how flagged answers do; uncalibrated, of a kind that has no calibrator yet; near, of a probability within 0.1 of the threshold, where a label teaches most; any.';
 
 -- As the views for BI: figures alone, with the owner's rights, and the rows chosen here.
 create view reliability_curve with (security_barrier = true) as
-select s.tenant, s.model, s.with_memory, s.tier, s.bin, count(*) as answers, avg(s.probability) as mean_probability,
-    avg(s.correct::integer) as share_right
+select s.tenant, s.model, s.with_memory, s.tier, s.bin, count(*) as answers,
+    sum(s.probability * s.weight) / sum(s.weight) as mean_probability,
+    sum(s.correct::integer * s.weight) / sum(s.weight) as share_right
 from (
-    select d.tenant, d.model, d.with_memory, d.tier, d.probability, l.correct,
+    select d.tenant, d.model, d.with_memory, d.tier, d.probability, 1 / d.propensity as weight, l.correct,
         ntile(10) over (partition by d.tenant, d.model, d.with_memory, d.tier order by d.probability) as bin
     from mindful.decision d
     join lateral (
@@ -45,15 +70,14 @@ from (
 ) s
 group by s.tenant, s.model, s.with_memory, s.tier, s.bin;
 comment on view reliability_curve is
-'Labelled answers in ten bins of equal size by the probability that they were given: on the diagonal, mean_probability and share_right are the same. For oneself, or for mindful_reader for all.';
+'Labelled answers in ten bins of equal size by the probability that they were given: on the diagonal, mean_probability and share_right are the same. Both are means weighted by 1 / propensity (Horvitz and Thompson 1952; Hajek 1971). For oneself, or for mindful_reader for all.';
 
 create view risk_coverage with (security_barrier = true) as
-select s.tenant, s.model, s.with_memory, s.probability, s.rank::double precision / s.answers as coverage,
-    s.wrong::double precision / s.rank as risk
+select s.tenant, s.model, s.with_memory, s.probability, s.weight / s.total as coverage, s.wrong / s.weight as risk
 from (
-    select d.tenant, d.model, d.with_memory, d.probability,
-        count(*) over ranked as rank, count(*) filter (where not l.correct) over ranked as wrong,
-        count(*) over (partition by d.tenant, d.model, d.with_memory) as answers
+    select d.tenant, d.model, d.with_memory, d.probability, sum(1 / d.propensity) over ranked as weight,
+        coalesce(sum(1 / d.propensity) filter (where not l.correct) over ranked, 0) as wrong,
+        sum(1 / d.propensity) over (partition by d.tenant, d.model, d.with_memory) as total
     from mindful.decision d
     join lateral (
         select o.correct from mindful.outcome o
@@ -63,7 +87,7 @@ from (
     window ranked as (partition by d.tenant, d.model, d.with_memory order by d.probability desc)
 ) s;
 comment on view risk_coverage is
-'For each labelled answer: which share of all labelled answers has at least its probability (coverage), and how many of those are wrong (risk). For oneself, or for mindful_reader for all.';
+'For each labelled answer: which share of all labelled answers has at least its probability (coverage), and which share of those is wrong (risk), each label weighted by 1 / propensity. For oneself, or for mindful_reader for all.';
 
 create view signal_quality with (security_barrier = true) as
 select s.tenant, s.model, s.with_memory, s.signal, s.right_answers, s.wrong_answers, s.auroc,
@@ -99,3 +123,66 @@ from (
 where s.auroc is not null;
 comment on view signal_quality is
 'How well each signal alone ranks right answers above wrong ones: AUROC (0.5 is chance; below, high values are a bad sign) with the bounds of its 95% interval (Hanley and McNeil 1982). For oneself, or for mindful_reader for all.';
+
+create view decision_daily with (security_barrier = true) as
+select d.created_at::date as day, d.tenant, d.model, d.action, count(*) as decisions, avg(d.probability) as mean_probability,
+    avg(d.total_ms) as mean_ms, count(l.correct) as labels, count(*) filter (where not l.correct) as wrong, max(t.budget) as budget
+from mindful.decision d
+left join mindful.threshold t on t.tenant = d.tenant and t.id = d.threshold_id
+left join lateral (
+    select o.correct from mindful.outcome o
+    where o.tenant = d.tenant and o.decision_id = d.id order by o.id desc limit 1
+) l on true
+where d.message_id is not null and (d.tenant = (select mindful._tenant()) or (select mindful._reads_all()))
+group by d.created_at::date, d.tenant, d.model, d.action;
+comment on view decision_daily is
+'What was done with the answers of chats, by day, tenant, model and action, how many were labelled and wrong, and the budget that they were held to: for oneself, or for mindful_reader for all. Milliseconds are those of deciding, the answer''s own aside.';
+
+create view signal_cost with (security_barrier = true) as
+select d.tenant, d.model, e.key::integer as tier, count(*) as answers, avg(e.value::double precision) as mean_ms,
+    percentile_cont(0.9) within group (order by e.value::double precision) as ms_p90
+from mindful.decision d, jsonb_each_text(d.signal_ms) e
+where d.tenant = (select mindful._tenant()) or (select mindful._reads_all())
+group by d.tenant, d.model, e.key;
+comment on view signal_cost is
+'What the signals of each tier beyond the free ones cost an answer, in milliseconds (see calibrator.tier): for oneself, or for mindful_reader for all.';
+
+create function confidence_report() returns jsonb
+language sql stable parallel safe security invoker
+begin atomic
+    select pg_catalog.jsonb_build_object(
+        'daily', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.day, v.model)
+            from mindful.confidence_daily v where v.tenant = (select mindful._tenant())),
+        'decisions', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.day, v.model, v.action)
+            from mindful.decision_daily v where v.tenant = (select mindful._tenant())),
+        'reliability', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.model, v.with_memory, v.tier, v.bin)
+            from mindful.reliability_curve v where v.tenant = (select mindful._tenant())),
+        'risk', (
+            select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(p) - 'part' order by p.model, p.with_memory, p.coverage)
+            from (
+                select distinct on (v.model, v.with_memory, pg_catalog.ceil(v.coverage * 100)) v.model, v.with_memory,
+                    v.coverage, v.risk, pg_catalog.ceil(v.coverage * 100) as part
+                from mindful.risk_coverage v
+                where v.tenant = (select mindful._tenant())
+                order by v.model, v.with_memory, pg_catalog.ceil(v.coverage * 100), v.coverage desc
+            ) p
+        ),
+        'signals', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.model, v.with_memory, v.auroc desc)
+            from mindful.signal_quality v where v.tenant = (select mindful._tenant())),
+        'costs', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.model, v.tier)
+            from mindful.signal_cost v where v.tenant = (select mindful._tenant())),
+        'thresholds', (
+            select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(t) - 'tenant' || pg_catalog.jsonb_build_object('model', c.model,
+                'with_memory', c.with_memory, 'tier', c.tier) order by t.id)
+            from mindful.threshold t
+            join mindful.calibrator c on c.tenant = t.tenant and c.id = t.calibrator_id
+            where t.tenant = (select mindful._tenant())
+        ),
+        'adaptations', (
+            select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(a) - 'tenant' order by a.id)
+            from mindful.adaptation a where a.tenant = (select mindful._tenant()) and a.candidate is not null
+        )
+    );
+end;
+comment on function confidence_report() is
+'What the views of confidence say of the caller''s answers, as one document: daily, decisions, reliability, risk (a point for each per cent of coverage), signals, costs, thresholds, which tell alarms by the status tightened, and adaptations. A list that has nothing is null. The command mindful report draws it.';

@@ -24,6 +24,8 @@ TABLES = (
     "gold",
     "decision",
     "outcome",
+    "adaptation",
+    "action_gain",
     "consolidation",
     "memory_extraction",
     "memory_statement",
@@ -52,6 +54,7 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
         "select calibration_import(%s, model => %s)",
         ('{"question": "Where is the safe?", "answers": ["cellar"]}', SCRIPTED_GENERATOR),
     )
+    ana.execute("select confidence_adapt(%s)", (SCRIPTED_GENERATOR,))
     ana.execute(
         """insert into calibrator (model, with_memory, tier, features, means, scales, weights, intercept, labels, wrong,
            metrics, last_outcome, adopted) values ('x', false, 0, '{}', '{}', '{}', '{}', 0, 30, 10, '{}', 1, true)"""
@@ -59,6 +62,10 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
     ana.execute(
         """insert into threshold (calibrator_id, budget_kind, budget, delta, run, delta_spent, status, labels, reason)
            select id, 'answers', 0.1, 0.1, 1, 0.06, 'infeasible', 30, 'x' from calibrator"""
+    )
+    ana.execute(
+        "insert into action_gain (action, model, answers, changed, gained, lost, p_value, helps)"
+        " values ('retrieve', 'x', 9, 4, 3, 1, 0.3125, false)"
     )
     ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")
     ana.execute("select memory_link_insert(max(id), min(id), 'about') from memory")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mindful import assistant, runtime
+from mindful import assistant, clarification, runtime
+from mindful.clarification import Clarified
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError, UndefinedObjectError
+from mindful.lesson import Lesson, lessons
 from mindful.llm import SYSTEM_PROMPT, check_fits, sampling_of
 from mindful.ports import Database, Generator, Message, ModelSpec, Row, Sampling
+from mindful.setting import setting_get
 from mindful.tool import Toolbox, ToolCall
 
 LAYOUT = "Context:\n{memories}\n\nQuestion: {message}\nAnswer:"
@@ -30,6 +33,10 @@ _WINDOW = 30
 then begins alike for many turns, and what was computed of it is used again (docs/decisions.md)."""
 _SUMMARY_SHARE = 8
 """Part of the context that summaries may fill: an eighth."""
+OWN = ("assistant", "clarification")
+"""Roles of what the model said itself."""
+_SPEAKERS = {"user": "user"} | dict.fromkeys(OWN, "assistant")
+"""Turns that are shown, and as whose: chat templates know no clarifications."""
 _MESSAGE_OVERHEAD = 8
 """Tokens that a chat template adds to a message, at most, in the models this was tried with."""
 
@@ -67,6 +74,10 @@ class Context:
     """The tools that were called for the message."""
     considered: Sequence[Row] = ()
     """The memories that recall found, with their scores."""
+    lessons: Sequence[Lesson] = ()
+    """What labels say of answers to like questions."""
+    clarified: Clarified | None = None
+    """What the message settles of the question that was asked back before it."""
 
     @property
     def memory_ids(self) -> list[int]:
@@ -157,9 +168,11 @@ def compose(
 ) -> Context:
     """Put together what a generator is shown for a message; without one, for the session's last message.
 
-    With tools, those that the message asks for are called.
+    With tools, those that the message asks for are called. Memories are as many as the setting says where it is None.
     """
-    if memories is None or not 0 <= memories <= 50:
+    if memories is None:
+        memories = setting_get(db, "chat_memories", session_id)
+    if not 0 <= memories <= 50:
         raise InvalidParameterError(f"memories is {memories}", "It must be between 0 and 50.")
     if message is None and session_id is None:
         raise NullValueError(
@@ -206,15 +219,19 @@ class _Composer:
         self._session_id = session_id
         self._tools = tools
         self._considered: Sequence[Row] = ()
+        self._lessons: Sequence[Lesson] = ()
 
     def compose(self, message: str | None, sampling: Sampling, memories: int) -> Context:
         system, turns, reply_to = self.system_prompt(), self._turns(), None
         if message is None:
             message, reply_to, turns = self._pending(turns)
+        changes = assistant.wanted(self._db, self._session_id, message)
+        clarified = self._clarified(turns, message)
+        if clarified is not None:
+            message = clarified.message or message
         last = self.part("message", "user", message, "to be answered")
         length = self._generator.context_length
         room = length - min(sampling.max_tokens, length // 2) - system.tokens - last.tokens
-        changes = assistant.wanted(self._db, self._session_id, message)
         settings = list(self._settings(changes))
         room -= _cost(settings)
         core = self._core(room // 4)
@@ -234,7 +251,9 @@ class _Composer:
         summaries, window = self._told(turns, room)
         shown_from = _turn_of(window[0], turns) if window else None
         parts = [system, *settings, *core, *summaries, *called, *recalled, *window, last]
-        return Context(parts, layout, shown_from, reply_to, changes, calls, self._considered)
+        return Context(
+            parts, layout, shown_from, reply_to, changes, calls, self._considered, self._lessons, clarified
+        )
 
     def system_prompt(self) -> Part:
         prompt: str | None = None
@@ -325,6 +344,12 @@ class _Composer:
             )
         return turns[0]["content"], turns[0]["id"], turns[1:]
 
+    def _clarified(self, turns: Sequence[Row], message: str) -> Clarified | None:
+        """Read the message as the reply to a question that was asked back, if that is the turn before it."""
+        if not turns or turns[0]["role"] != "clarification":
+            return None
+        return clarification.resolve(self._db, turns[0]["id"], message)
+
     def _since(self, turns: Sequence[Row]) -> Sequence[Row]:
         """Take the turns from where the last reply's window began; all, if that is not known."""
         if not turns:
@@ -339,9 +364,15 @@ class _Composer:
     def _window(self, turns: Sequence[Row], room: int) -> list[Part]:
         """Choose the turns that are shown, oldest first: all while they fit, then half as many at once."""
         parts = [
-            self.part("turn", turn["role"], turn["content"], f"turn {turn['turn']} of the window", turn["id"])
+            self.part(
+                "turn",
+                _SPEAKERS[turn["role"]],
+                turn["content"],
+                f"turn {turn['turn']} of the window",
+                turn["id"],
+            )
             for turn in self._interruptibly(turns)
-            if turn["role"] in ("user", "assistant")
+            if turn["role"] in _SPEAKERS
         ]
         parts = [part for part in parts if part.tokens <= room]  # one that would never fit hides no other
         window = _from_user(_first(parts[:_WINDOW], room))
@@ -359,15 +390,13 @@ class _Composer:
             (message, memories + len(shown) + 5, self._session_id),
         )
         self._considered = rows
-        # The model's own words are not evidence, and the question asked before is not its answer.
-        kept = [
-            row
-            for row in rows
-            if row["id"] not in shown
-            and row["role"] != "assistant"
-            and row["content"] != message
-            and (row["bm25"] is not None or (row["similarity"] or 0) >= _RELATED)
-        ]
+        self._lessons = lessons(self._db, rows, self._session_id)
+        lesson = next((one for one in self._lessons if one.content), None)
+        if lesson and lesson.content:
+            yield self.part("memory", "user", lesson.content, lesson.reason, lesson.memory_id)
+            memories -= 1
+        asked = {one.memory_id for one in self._lessons}
+        kept = related(rows, shown | asked, message)
         for row in self._interruptibly(kept[:memories]):
             if row["score"] < _RELEVANT * kept[0]["score"]:
                 break
@@ -392,6 +421,21 @@ class _Composer:
         for row in rows:
             self._db.check()
             yield row
+
+
+def related(rows: Sequence[Row], shown: Container[int | None], message: str) -> list[Row]:
+    """Keep what recall found that has to do with the message and is not shown anyway.
+
+    The model's own words are not evidence, and the question asked before is not its answer.
+    """
+    return [
+        row
+        for row in rows
+        if row["id"] not in shown
+        and row["role"] not in OWN
+        and row["content"] != message
+        and (row["bm25"] is not None or (row["similarity"] or 0) >= _RELATED)
+    ]
 
 
 def _fitting(parts: Iterable[Part], room: int) -> list[Part]:

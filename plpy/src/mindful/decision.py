@@ -10,6 +10,7 @@ from typing import Any
 
 from mindful.calibrator import Calibrator, prior
 from mindful.context import Context
+from mindful.lesson import is_repeated, learned
 from mindful.llm import Call
 from mindful.ports import Database
 from mindful.signal import Signals, free, grounding, recalled, rounded
@@ -33,17 +34,19 @@ class Decision:
     action: str = "flag"
     reason: str = ""
     alternatives: list[dict[str, Any]] = field(default_factory=list)
+    offered: bool = False
     propensity: float = 1.0
     total_ms: float = 0.0
     parent_id: int | None = None
     message_id: int | None = None
+    instead_id: int | None = None
     gold_id: int | None = None
     generation_id: int | None = None
     answer: str | None = None
 
 
 def decide_answer(
-    db: Database, call: Call, context: Context, answer: str, model: str | None = None
+    db: Database, call: Call, context: Context, answer: str, model: str | None = None, budget: float = 0
 ) -> Decision:
     """Decide about an answer by what is known of it for free."""
     started = time.perf_counter()
@@ -64,21 +67,27 @@ def decide_answer(
             covered["best"],
             covered["mean"],
         )
-    decision = decide(db, model or call.spec.name, bool(context.notes), signals)
+    signals |= learned(context.lessons, answer)
+    decision = decide(db, model or call.spec.name, bool(context.notes), signals, budget=budget)
     decision.generation_id = call.generation_id
     decision.signal_ms["free"] = round(call.signal_ms + (time.perf_counter() - started) * 1000, 3)
     return decision
 
 
 def decide(
-    db: Database, model: str, with_memory: bool, signals: Mapping[str, float], tier: int = 0
+    db: Database,
+    model: str,
+    with_memory: bool,
+    signals: Mapping[str, float],
+    tier: int = 0,
+    budget: float = 0,
 ) -> Decision:
-    """Hold an answer's probability of being right to the threshold in force."""
+    """Hold an answer's probability of being right to the threshold in force for a budget; 0 is the newest."""
     decision = Decision(model, with_memory, rounded(signals), tier)
     rows = db.rows(
-        "select * from mindful._calibrator_find($1, $2, $3)",
-        ("text", "boolean", "integer"),
-        (model, with_memory, tier),
+        "select * from mindful._calibrator_find($1, $2, $3, $4)",
+        ("text", "boolean", "integer", "double precision"),
+        (model, with_memory, tier, budget),
     )
     if not rows:
         labels = db.one(
@@ -94,13 +103,16 @@ def decide(
     decision.calibrator_id, decision.threshold_id = row["id"], row["threshold_id"]
     decision.threshold = row["threshold"]
     if row["threshold_id"] is None:
-        decision.reason = "no error budget was given to calibrate()"
+        decision.reason = f"no error budget{f' of {budget}' if budget else ''} was given to calibrate()"
     elif row["threshold"] is None:
         decision.reason = row["reason"]
     elif decision.probability >= row["threshold"]:
         decision.action, decision.reason = "answer", "the probability reaches the threshold"
     else:
         decision.reason = "the probability is below the threshold"
+    if decision.action == "answer" and is_repeated(decision.signals):
+        decision.action = "flag"
+        decision.reason = "a label says that this is the wrong answer to a like question"
     return decision
 
 

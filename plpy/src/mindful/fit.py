@@ -115,7 +115,10 @@ def validated(answers: Labelled, names: Sequence[str], repeats: int = 3) -> dict
     said = np.mean([out_of_fold(answers, names, seed) for seed in range(repeats)], axis=0)
     groups = answers.groups if len(set(answers.groups)) < len(answers) else None
     found = {
-        name: [round(value, 4) for value in metric.interval(measure, answers.right, said, groups)]
+        name: [
+            round(value, 4)
+            for value in metric.interval(measure, answers.right, said, groups, answers.weights)
+        ]
         for name, measure in metric.MEASURES.items()
     }
     return {"labels": len(answers), "right": int(answers.right.sum())} | found
@@ -131,8 +134,9 @@ def better(said: Array, held: Calibrator, answers: Labelled, unseen: Sequence[bo
         part.right, said[np.array(unseen)]
     )
     random = np.random.default_rng(0)
-    means = gain[random.integers(0, len(gain), (1000, len(gain)))].mean(axis=1)
-    return bool(np.mean(means > 0) >= 0.9)
+    picked = random.integers(0, len(gain), (1000, len(gain)))
+    sums = (gain * part.weights)[picked].sum(axis=1)
+    return bool(np.mean(sums > 0) >= 0.9)
 
 
 def _chosen(answers: Labelled, names: Sequence[str]) -> list[str]:

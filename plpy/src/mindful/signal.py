@@ -42,6 +42,8 @@ RECALLED = (
     "support",
     "grounding",
     "span",
+    "lesson_same",
+    "lesson",
     "coverage_best",
     "score_gap",
     "coverage_mean",

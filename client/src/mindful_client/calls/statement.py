@@ -58,8 +58,10 @@ class Stream:
 
 
 _TYPES: dict[str, LiteralString] = {
+    "action": "text",
     "adapter": "text",
     "adapter_figures": "jsonb",
+    "answers": "integer",
     "as_of": "timestamptz",
     "base": "text",
     "base_figures": "jsonb",
@@ -139,6 +141,7 @@ _TYPES: dict[str, LiteralString] = {
     "prompts": "text[]",
     "provider": "text",
     "query": "text",
+    "questions": "integer",
     "quote": "text",
     "read_only": "boolean",
     "reason": "text",
