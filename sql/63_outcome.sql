@@ -70,7 +70,7 @@ language sql stable parallel safe security invoker
 begin atomic
     select coalesce(pg_catalog.max(s.log_evidence), 0)
     from (
-        select pg_catalog.sum(pg_catalog.ln(1 + (o.wrong - t.budget) / (4 * t.budget))) over (order by o.outcome_id) as log_evidence
+        select pg_catalog.sum(pg_catalog.ln(1 + 0.15 * (o.wrong - t.budget) / t.budget)) over (order by o.outcome_id) as log_evidence
         from mindful.threshold t
         join lateral (
             select l.outcome_id, (given.unflagged and not l.correct)::integer::double precision as wrong
@@ -86,7 +86,7 @@ begin atomic
     ) s;
 end;
 comment on function _threshold_evidence(bigint) is
-'Logarithm of the evidence against a threshold''s promise: of the largest value that the product of 1 + lambda (error - budget), lambda = 1 / (4 budget), has had over the labelled answers given under it. While the promise holds it ever exceeds 1 / delta with probability delta at most (Ville''s inequality; Waudby-Smith and Ramdas 2024).';
+'Logarithm of the evidence against a threshold''s promise: of the largest value that the product of 1 + lambda (error - budget), lambda = 0.15 / budget, which notices a doubled error soonest, has had over the labelled answers given under it. While the promise holds it ever exceeds 1 / delta with probability delta at most (Ville''s inequality; Waudby-Smith and Ramdas 2024).';
 
 create function _threshold_watch(threshold_id bigint) returns boolean
 language plpgsql volatile parallel unsafe security invoker

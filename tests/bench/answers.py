@@ -36,6 +36,7 @@ _OPTIONS = {"template": _TEMPLATE, "stop": ["\n"], "system_prompt": "", "layout"
 _AT_ONCE = 64
 _TOKENS = 24
 _FOUND = 5
+_COMPARED = 10
 _CONSIDERED = 20
 
 
@@ -142,14 +143,14 @@ class Bench:
             ("\n".join(map(json.dumps, rows)), FIRST, questions.memories, _TOKENS, self.tier),
         )
         found = self.db.execute(
-            """select g.question, g.memories, g.source, d.signals, d.signal_ms, d.answer, o.correct
+            """select g.question, g.memories, g.source, g.answers <> '{}', d.signals, d.signal_ms, d.answer, o.correct
                from gold g
                join decision d on d.tenant = g.tenant and d.gold_id = g.id and d.model = %s
                join latest_outcome o on o.tenant = d.tenant and o.decision_id = d.id
                where g.tenant = %s and g.id > %s order by g.id""",
             (FIRST, questions.tenant, before),
         )
-        names = ("question", "memories", "source", "signals", "signal_ms", "answer", "correct")
+        names = ("question", "memories", "source", "answerable", "signals", "signal_ms", "answer", "correct")
         own = {"set": questions.name, "tenant": questions.tenant}
         return [own | dict(zip(names, row, strict=True)) for row in found]
 
@@ -170,8 +171,8 @@ class Bench:
         if nearest:
             near = self.db.execute(
                 """select id, similarity
-                   from _recall_dense((select llm_embed(%s)), 'embedder', 10, null::recall_filter)""",
-                (question,),
+                   from _recall_dense((select llm_embed(%s)), 'embedder', %s, null::recall_filter)""",
+                (question, _COMPARED),
             ).fetchall()
             signals = {f"recalled_{name}": value for name, value in signals.items()}
             signals |= self._near_signals(question, near, found)
@@ -193,7 +194,7 @@ class Bench:
 
     def _signals(self, question: str, found: Sequence[Any]) -> Row:
         coverage = self._coverage(question, [row[0] for row in found[:_FOUND]])
-        scores, similarities, bm25 = ([row[at] for row in found] for at in (1, 2, 3))
+        scores, similarities, bm25 = ([row[at] for row in found[:_COMPARED]] for at in (1, 2, 3))
         return signal.recalled(scores, similarities, bm25, *coverage)
 
     def _near_signals(self, question: str, near: Sequence[Any], found: Sequence[Any]) -> Row:
@@ -206,6 +207,8 @@ class Bench:
             "coverage_mean": mean,
             "coverage_first": self._coverage(question, ids[:1])[0],
             "coverage_ten": self._coverage(question, ids)[0],
+            "similarity_top": near[0][1],
+            "similarity_margin": near[0][1] - near[1][1],
             "similarity_gap": near[0][1] - near[-1][1],
             "words": max(words.get(at, 0.0) for at in ids[:_FOUND]) / max(*words.values(), 1e-9),
         }

@@ -87,7 +87,7 @@ def alarm_rows(budget: float = 0.1, delta: float = 0.05) -> list[str]:
     ]
     for share, goal in ((budget, "alarms <= 5%"), (2 * budget, "median <= 60"), (3 * budget, "")):
         errors = np.random.default_rng(0).random((2000, 2000)) < share
-        evidence = np.cumsum(np.log1p((errors - budget) / (4 * budget)), axis=1)
+        evidence = np.cumsum(np.log1p(0.15 * (errors - budget) / budget), axis=1)
         alarmed = evidence >= -np.log(delta)
         first = np.where(alarmed.any(axis=1), alarmed.argmax(axis=1) + 1, np.inf)
         median = float(np.median(first))

@@ -20,6 +20,9 @@ from mindful import fit, metric, signal
 from mindful.fit import Labelled
 from questions import sets
 
+_CLOSED, _SHOWN = ("TriviaQA", "NQ-open"), ("RGB", "LoCoMo")
+"""Sets whose answers are given without, and with, memories in the prompt."""
+
 
 def said(answers: Labelled, names: Sequence[str]) -> Any:
     """Probabilities of answers by calibrators that did not see them, the mean of five five-fold cross-validations."""
@@ -58,18 +61,46 @@ def auroc_rows(name: str, answers: Labelled, with_memory: bool, goals: Sequence[
     return rows
 
 
-def unanswerable_row(answerable: Labelled, unanswerable: Labelled, tier: int) -> str:
+def apart_rows(kept: Kept, names: Sequence[str], with_memory: bool, tier: int, goal: str) -> list[str]:
+    """Rows of each set alone, by the calibrators of all of them: calibrate() fits one to what a model was asked."""
+    probabilities = said(kept.labelled(*names), signal.features(tier, with_memory))
+    rows, place = [], [row["set"] for row in kept.rows if row["set"] in names]
+    for name in names:
+        own = np.array([one == name for one in place])
+        answers = kept.labelled(name)
+        value = metric.interval(metric.auroc, answers.right, probabilities[own], _groups(answers))
+        count = f"{len(answers)} answers, {int(answers.right.sum())} right"
+        rows.append(figure(f"AUROC, of these {name}, {count}: tier {tier}", value, "", goal))
+    return rows
+
+
+def unanswerable_rows(kept: Kept, tier: int) -> list[str]:
     """How many questions without an answer fall below the threshold that lets 80% of the right answers through."""
-    names = signal.features(tier, False)
-    guide = said(answerable, names)
-    value = float(np.quantile(guide[answerable.right], 0.2))
-    calibrator = fit.fit(answerable, names)
-    flagged = fit.probabilities(calibrator, unanswerable) < value
-    low, high = np.quantile(
-        np.random.default_rng(0).choice(flagged, (1000, len(flagged))).mean(axis=1), (0.025, 0.975)
-    )
+    names, closed, none = signal.features(tier, False), kept.labelled(*_CLOSED), kept.labelled("unanswerable")
+    told = said(closed, names)
+    unseen = fit.probabilities(fit.fit(closed, names), none)
+    together = said(kept.labelled(*_CLOSED, "unanswerable"), names)
+    places = np.array([row["set"] for row in kept.rows if row["set"] in (*_CLOSED, "unanswerable")])
+    shown = kept.labelled(*_SHOWN)
+    recalled = said(shown, signal.features(tier, with_memory=True))
+    adversarial = np.array([not row["answerable"] for row in kept.rows if row["set"] in _SHOWN])
+    return [
+        _flagged("SelfAware, none of its kind labelled", told[closed.right], unseen),
+        _flagged(
+            "SelfAware, others of its kind labelled",
+            together[places != "unanswerable"][closed.right],
+            together[places == "unanswerable"],
+        ),
+        _flagged("LoCoMo's category 5, others labelled", recalled[shown.right], recalled[adversarial]),
+    ]
+
+
+def _flagged(what: str, right: Any, unanswerable: Any) -> str:
+    flagged = unanswerable < np.quantile(right, 0.2)
+    resamples = np.random.default_rng(0).choice(flagged, (1000, len(flagged))).mean(axis=1)
+    low, high = np.quantile(resamples, (0.025, 0.975))
     return figure(
-        f"unanswerable questions flagged, {len(flagged)}, at a threshold that keeps 80% of the right answers",
+        f"unanswerable questions flagged where 80% of the right answers are not: {len(flagged)} of {what}",
         (float(flagged.mean()), float(low), float(high)),
         "",
         "",
@@ -90,21 +121,17 @@ def report(kept: Kept, tier: int) -> str:
     """Measure everything and write it as Markdown."""
     lines = ["| figure | value (95% interval) | start | goal |", "|---|---|---|---|"]
     short, memory = (">= 0.75", "", ">= 0.80"), ("", "", ">= 0.78")
-    for what, names, with_memory, goals in (
-        ("closed book", ("TriviaQA", "NQ-open"), False, short),
-        ("closed book, TriviaQA alone", ("TriviaQA",), False, short),
-        ("RGB, passages shown", ("RGB",), True, memory),
-        ("LoCoMo, memories recalled", ("LoCoMo",), True, memory),
-        ("RGB and LoCoMo", ("RGB", "LoCoMo"), True, memory),
-    ):
-        lines += auroc_rows(what, kept.labelled(*names), with_memory, goals[: tier + 1])
-    closed = kept.labelled("TriviaQA", "NQ-open")
-    lines.append(unanswerable_row(closed, kept.labelled("unanswerable"), tier))
+    closed = kept.labelled(*_CLOSED)
+    lines += auroc_rows("closed book", closed, False, short[: tier + 1])
+    lines += apart_rows(kept, _CLOSED, False, tier, "")
+    lines += auroc_rows("memories shown", kept.labelled(*_SHOWN), True, memory[: tier + 1])
+    lines += apart_rows(kept, _SHOWN, True, tier, ">= 0.78")
+    lines += unanswerable_rows(kept, tier)
     lines.append(evidence_row("among the five nearest embeddings", kept.labelled("nearest"), ">= 0.85"))
     lines.append(evidence_row("among the five best of `memory_recall`", kept.labelled("recalled"), ">= 0.85"))
     pools = {
         "closed book": (closed, signal.features(tier, False)),
-        "RGB and LoCoMo": (kept.labelled("RGB", "LoCoMo"), signal.features(tier, True)),
+        "memories shown": (kept.labelled(*_SHOWN), signal.features(tier, True)),
     }
     lines += ["", *budget.rows(pools), "", *budget.alarm_rows()]
     return "\n".join(lines) + "\n"
@@ -126,9 +153,10 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="put the tables into this file, between its markers")
     options = parser.parse_args()
     with Bench(os.environ["MINDFUL_DSN"], options.second, options.answers, options.minutes * 60) as bench:
-        for questions in sets(options.data, options.limit):
-            bench.look_for_evidence(questions)
-            bench.answer(questions)
+        asked = sets(options.data, options.limit)
+        for work in (bench.look_for_evidence, bench.answer):
+            for questions in asked:
+                work(questions)
     text = report(bench.kept, bench.tier)
     print(text, end="")
     if options.write:

@@ -241,3 +241,15 @@ def test_what_recall_says_is_among_the_signals(ana: psycopg.Connection) -> None:
     assert signals["coverage_best"] == signals["coverage"]
     assert signals["similarity_top"] > 0
     assert signals["bm25_top"] > 0
+
+
+def test_a_tiers_signals_come_with_their_cost(pair: psycopg.Connection, ana: psycopg.Connection) -> None:
+    ana.execute("select setting_set('confidence_tier', '1')")
+    ana.execute(ASK, ("What is the capital of France?", None))
+    row = ana.execute("select tier, signals, signal_ms from decision").fetchone()
+    assert row is not None
+    tier, signals, cost = row
+    assert tier == 1
+    assert {"question_similarity", "review_log_odds", "logprob_sum"} <= signals.keys()
+    assert cost.keys() == {"free", "question", "review"}
+    assert all(ms > 0 for ms in cost.values())

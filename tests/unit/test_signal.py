@@ -28,6 +28,16 @@ def test_signals_of_tokens_and_wording() -> None:
     assert signal.free(TOKENS, "q", "Émile")["capitalized"] == 1.0
 
 
+def test_questions_for_a_fact_are_told_from_others() -> None:
+    for question, fact in (
+        ("How many moons has Mars?", 1.0),
+        ("In which year did it end?", 1.0),
+        ("Why are we here?", 0.0),
+        ("Somewhat tired?", 0.0),
+    ):
+        assert signal.free(TOKENS, question, "1945")["asks_fact"] == fact
+
+
 def test_grounding_leaves_the_questions_words_aside() -> None:
     notes = ["Marta moved to Toronto in 2019."]
     question = "Where did Marta move?"

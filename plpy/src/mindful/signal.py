@@ -16,6 +16,11 @@ _EMPTY = frozenset(
 )
 """Words that say nothing about what a text is about."""
 
+_FACT = re.compile(
+    r"\b(who|whose|whom|when|where|which|what|how (many|much|long|old|far|tall|big))\b", re.IGNORECASE
+)
+"""What a question for a fact holds; others ask why, how, whether, or what one thinks, and often have no answer."""
+
 FREE = (
     "logprob_sum",
     "logprob_min",
@@ -23,6 +28,7 @@ FREE = (
     "capitalized",
     "echo",
     "digits",
+    "asks_fact",
     "logprob_mean",
     "entropy_mean",
     "log_letters",
@@ -81,6 +87,7 @@ def free(token_signals: Mapping[str, float], question: str, answer: str) -> Sign
         "echo": share(words(answer), words(question)),
         "capitalized": float(bool(re.search(r"\b[^\W\d_a-z]", answer))),
         "digits": float(any(letter.isdigit() for letter in answer)),
+        "asks_fact": float(bool(_FACT.search(question))),
         "log_letters": math.log1p(len(answer)),
         "log_question": math.log1p(len(question)),
     }
