@@ -21,7 +21,7 @@ from support.cluster import Cluster
 from support.models import model_files, register_models
 
 ASK = """select message_id, reply, mindful._answer_grade(reply, %s), decision_id, action
-    from llm_chat_detail(%s, max_tokens => 24)"""
+    from llm_chat_detail(%s, max_tokens => 24, seed => 1)"""
 
 
 @dataclass(frozen=True)

@@ -316,20 +316,20 @@ def _adapted(db: Database, knob: Knob) -> Found:
             knob.key, held, None, False, f"none does better than {held} on the older labels", evidence
         )
     mine, other = (knob.trial(value, knob.newer, knob.older) for value in (best, held))
-    chance = _chance([a - b for a, b in zip(mine.scores, other.scores, strict=True)])
-    evidence |= {"tested": {json.dumps(best): mine.figures(), json.dumps(held): other.figures()}, "p": chance}
+    p = chance([a - b for a, b in zip(mine.scores, other.scores, strict=True)])
+    evidence |= {"tested": {json.dumps(best): mine.figures(), json.dumps(held): other.figures()}, "p": p}
     reason = (
         f"{best} scores {mine.mean():.4f} and {held} {other.mean():.4f} "
-        f"on {len(knob.newer)} labels not chosen by, p = {chance:.4f}"
+        f"on {len(knob.newer)} labels not chosen by, p = {p:.4f}"
     )
-    return Found(knob.key, held, best, chance <= _LEVEL, reason, evidence)
+    return Found(knob.key, held, best, p <= _LEVEL, reason, evidence)
 
 
 def _with(values: Sequence[Any], held: Any) -> Sequence[Any]:
     return values if held in values else [*values, held]
 
 
-def _chance(gains: Sequence[float]) -> float:
+def chance(gains: Sequence[float]) -> float:
     """Probability of such a mean gain if none were there: a paired randomization test (Fisher 1935), one-sided."""
     import numpy as np
 
