@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mindful.ports import Database, Row
 from mindful.signal import Signals, words
 
-_ALIKE = 0.8
+_ALIKE = 0.85
 """Cosine similarity from which on two questions ask much the same (docs/decisions.md)."""
 
 
