@@ -17,7 +17,7 @@ create table memory (
     metadata jsonb not null default '{}' check (jsonb_typeof(metadata) = 'object'),
     session_id uuid,
     turn integer check (turn > 0),
-    role text check (role in ('system', 'user', 'assistant', 'tool')),
+    role text check (role in ('system', 'user', 'assistant', 'tool', 'clarification')),
     source text,
     source_key text,
     content_hash text not null generated always as (md5(content)) stored,
@@ -42,6 +42,7 @@ create index memory_valid_from on memory (tenant, valid_from) where valid_from i
 create index memory_valid_to on memory (tenant, valid_to) where valid_to is not null;
 comment on table memory is 'Everything remembered; what it is, is its kind.';
 comment on column memory.turn is 'Position of a message in its session, from 1.';
+comment on column memory.role is 'Whose words a message holds; clarification: the assistant asked back.';
 comment on column memory.source is 'Where a document or a row of an attached table comes from.';
 comment on column memory.source_key is 'Which part of the source this is: a chunk''s hash, a row''s primary key.';
 comment on column memory.importance is 'From 0 to 1; what is known of no memory is 0.5.';

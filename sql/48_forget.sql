@@ -186,7 +186,7 @@ begin atomic
     ),
     reply as materialized (
         select m.id, m.metadata from mindful.memory m
-        where m.tenant = (select mindful._tenant()) and m.role = 'assistant'
+        where m.tenant = (select mindful._tenant()) and m.role = any (array['assistant', 'clarification'])
     ),
     showed as (
         select r.id, coalesce(pg_catalog.jsonb_agg(s.value order by s.number) filter (where g.id is null), '[]') as memory_ids

@@ -48,16 +48,16 @@ begin
 end
 $$;
 comment on function message_insert_many(uuid, jsonb) is
-'Appends messages, an array of objects with role, content and, if wanted, metadata and created_at, to a session in their order, embedded in batches, and returns their ids. All or none: the error names the element. Roles: system, user, assistant, tool. Errors: 22004, 22023, 42704 (no such session of yours), 54000.';
+'Appends messages, an array of objects with role, content and, if wanted, metadata and created_at, to a session in their order, embedded in batches, and returns their ids. All or none: the error names the element. Roles: system, user, assistant, tool, clarification. Errors: 22004, 22023, 42704 (no such session of yours), 54000.';
 
 create function _message_role(role text, number bigint) returns text
 language sql stable parallel safe security invoker
 begin atomic
     select case
-        when role = any (array['system', 'user', 'assistant', 'tool']) then role
+        when role = any (array['system', 'user', 'assistant', 'tool', 'clarification']) then role
         else mindful._raise('22023',
             pg_catalog.format('role of element %s is %s', number, coalesce(pg_catalog.quote_literal(role), 'null')),
-            'Roles are system, user, assistant and tool.')::text
+            'Roles are system, user, assistant, tool and clarification.')::text
     end;
 end;
 comment on function _message_role(text, bigint) is 'Returns a role that a message can have, or raises 22023.';
@@ -145,7 +145,7 @@ from mindful.chat import llm_chat_detail
 return llm_chat_detail(message, session_id, model, max_tokens, temperature, seed, memories)
 $python$;
 comment on function llm_chat_detail(text, uuid, text, integer, real, integer, integer) is
-'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, its confidence as in llm_generate_detail, and what was decided about it: probability is that of being right (see the table decision), the action answer where it reaches the threshold, else flag; the threshold is NULL until calibrate() has certified one; the reason says why.';
+'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, its confidence as in llm_generate_detail, and what was decided about it: probability is that of being right (see the table decision), the action answer where it reaches the threshold (retrieve, retry or escalate where another attempt does, see the settings of these names), else flag, clarify or abstain; the threshold is NULL until calibrate() has certified one; the reason says why.';
 
 create function llm_chat_stream(
     message text,

@@ -62,7 +62,7 @@ create table threshold (
 );
 create index on threshold (tenant, calibrator_id, id);
 comment on table threshold is
-'Probabilities from which on answers are given unflagged, with what was promised. The newest of its calibrator is in force.';
+'Probabilities from which on answers are given unflagged, with what was promised. The newest of its calibrator and budget is in force.';
 comment on column threshold.budget_kind is
 'answers: at most this share of the answers given is wrong, with probability 1 - delta. questions: at most this share of all questions gets a wrong answer, in the mean.';
 comment on column threshold.run is 'The how-manieth test of this promise it was: run k may fail with probability 6 delta / (pi k)^2, so that all together fail with delta.';
@@ -84,7 +84,7 @@ select pg_catalog.pg_extension_config_dump('mindful.calibrator_id_seq', '');
 select pg_catalog.pg_extension_config_dump('mindful.threshold', '');
 select pg_catalog.pg_extension_config_dump('mindful.threshold_id_seq', '');
 
-create function _calibrator_find(model text, with_memory boolean, tier integer)
+create function _calibrator_find(model text, with_memory boolean, tier integer, budget double precision)
 returns table (
     id bigint,
     features text[],
@@ -114,9 +114,15 @@ begin atomic
         select t.*
         from mindful.threshold t
         where t.tenant = (select mindful._tenant()) and t.calibrator_id = c.id
+            and t.budget = coalesce(nullif(_calibrator_find.budget, 0), (
+                select n.budget from mindful.threshold n
+                where n.tenant = (select mindful._tenant()) and n.calibrator_id = c.id and n.status <> 'tightened'
+                order by n.id desc
+                limit 1
+            ))
         order by t.id desc
         limit 1
     ) t on true;
 end;
-comment on function _calibrator_find(text, boolean, integer) is
-'The calibrator in force for a model''s answers, with or without memories in the prompt, and its threshold.';
+comment on function _calibrator_find(text, boolean, integer, double precision) is
+'The calibrator in force for a model''s answers, with or without memories in the prompt, and its threshold for a budget; 0 is the newest that calibrate() was given.';

@@ -18,6 +18,7 @@ create table decision (
     id bigint generated always as identity,
     parent_id bigint,
     message_id bigint,
+    instead_id bigint,
     gold_id bigint,
     generation_id bigint,
     answer text,
@@ -33,32 +34,39 @@ create table decision (
     action text not null check (action in ('answer', 'retrieve', 'retry', 'escalate', 'clarify', 'flag', 'abstain')),
     reason text not null,
     alternatives jsonb not null default '[]',
+    offered boolean not null default false,
     propensity double precision not null default 1 check (propensity > 0 and propensity <= 1),
     total_ms double precision not null default 0,
     created_at timestamptz not null default clock_timestamp(),
     primary key (tenant, id),
     foreign key (tenant, parent_id) references decision on delete set null (parent_id),
     foreign key (tenant, message_id) references memory on delete cascade,
+    foreign key (tenant, instead_id) references memory on delete cascade,
     foreign key (tenant, gold_id) references gold on delete cascade,
     foreign key (tenant, generation_id) references generation on delete set null (generation_id),
     foreign key (tenant, calibrator_id) references calibrator,
     foreign key (tenant, threshold_id) references threshold
 );
 create index on decision (tenant, message_id);
+create index on decision (tenant, instead_id);
+create index on decision (tenant, parent_id);
 create index on decision (tenant, gold_id);
 create index on decision (tenant, generation_id);
 create index on decision (tenant, model, with_memory, id);
 comment on table decision is 'What was done with an answer, and why: its signals, the probability that it is right, the threshold it was held to.';
-comment on column decision.parent_id is 'The decision that led to this one: an answer that was retried, escalated or asked back about.';
-comment on column decision.message_id is 'The answer; NULL for answers to gold questions and for those that were not shown.';
+comment on column decision.parent_id is 'The decision that led to this one: an answer that was tried again in another way, or asked back about in the turn before.';
+comment on column decision.message_id is 'The reply that the action led to: the answer, or what was said in its place; NULL for answers to gold questions and for those in whose place another was shown.';
+comment on column decision.instead_id is 'The reply that was shown in place of this answer.';
+comment on column decision.action is 'answer: given; flag: given with doubt, or of less worth than another; retrieve, retry, escalate: another answer took its place in this way, or it took another''s place in this way and was given without doubt; clarify, abstain: held back for a question, or for "I do not know."';
 comment on column decision.answer is 'The answer, where no message holds it.';
 comment on column decision.tier is 'Which signals were gathered; see calibrator.tier.';
-comment on column decision.signal_ms is 'What the signals of each tier beyond the free ones cost, in milliseconds.';
-comment on column decision.model is 'The generator; "first > second" where the second answered what the first was not sure of.';
-comment on column decision.total_ms is 'What deciding took, beyond generating the answer.';
+comment on column decision.signal_ms is 'What each kind of signal cost, in milliseconds: free, question (nearness to it), review, second (the fallback''s answer), samples.';
+comment on column decision.model is 'The generator; "first > second" where the second answered what the first was not sure of, "first + way" where the first answered again, with more memories (retrieve) or other sampling (retry): each has calibrators of its own.';
+comment on column decision.total_ms is 'What deciding took, beyond generating the answer; where the answer was another attempt, all that this took.';
 comment on column decision.probability is 'That the answer is right, by the calibrator; without one (right + 1) / (labels + 2) of the labels there are, the same for every answer (Laplace''s rule of succession).';
 comment on column decision.alternatives is 'Other answers that were considered, each with what is known of it.';
-comment on column decision.propensity is 'The probability with which this answer was offered for a label; calibration weights it by the inverse.';
+comment on column decision.offered is 'Whether it was drawn at random, with the probability of the setting label_share, to be labelled.';
+comment on column decision.propensity is 'The probability with which an offered answer was drawn, else 1: calibration and its figures weight labels by the inverse (Horvitz and Thompson 1952).';
 
 alter table gold enable row level security;
 alter table gold force row level security;
@@ -81,7 +89,8 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
     ('flag_notice', 'boolean', null, null, '{global,user,session}', 'false',
         'Whether llm_chat ends a flagged reply with a sentence that says how sure it is; the stored message is without.');
 
-create function _recall_coverage(query text, memory_ids bigint[]) returns table (coverage double precision, best double precision)
+create function _recall_coverage(query text, memory_ids bigint[])
+returns table (coverage double precision, best double precision, mean double precision)
 language sql stable parallel safe security invoker rows 1
 begin atomic
     with term as (
@@ -97,8 +106,12 @@ begin atomic
         join mindful.memory_term p on p.tenant = (select mindful._tenant()) and p.lexeme = t.lexeme and p.id = any (memory_ids)
     )
     select coalesce((select pg_catalog.sum(d.idf) from (select distinct h.lexeme, h.idf from held h) d) / s.total, 0),
-        coalesce((select pg_catalog.max(m.idf) from (select pg_catalog.sum(h.idf) as idf from held h group by h.id) m) / s.total, 0)
-    from (select pg_catalog.sum(t.idf) as total from term t) s;
+        coalesce(m.best / s.total, 0), coalesce(m.total / s.total / nullif(pg_catalog.cardinality(memory_ids), 0), 0)
+    from (select pg_catalog.sum(t.idf) as total from term t) s,
+        (
+            select pg_catalog.max(one.idf) as best, pg_catalog.sum(one.idf) as total
+            from (select pg_catalog.sum(h.idf) as idf from held h group by h.id) one
+        ) m;
 end;
 comment on function _recall_coverage(text, bigint[]) is
-'Share of a query''s lexemes that memories hold, together and at best one of them, each lexeme weighted by its rarity ln(1 + memories / (1 + holders)): of what recall alone can say it tells best whether the evidence was found.';
+'Share of a query''s lexemes that memories hold: together, the best of them, and one of them in the mean, lexemes weighted by their rarity ln(1 + memories / (1 + holders)): of what recall alone can say it tells best whether the evidence was found.';

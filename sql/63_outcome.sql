@@ -73,11 +73,14 @@ begin atomic
         select pg_catalog.sum(pg_catalog.ln(1 + (o.wrong - t.budget) / (4 * t.budget))) over (order by o.outcome_id) as log_evidence
         from mindful.threshold t
         join lateral (
-            select l.outcome_id, (d.action = 'answer' and not l.correct)::integer::double precision as wrong
+            select l.outcome_id, (given.unflagged and not l.correct)::integer::double precision as wrong
             from mindful.decision d
+            cross join lateral (
+                select d.action = any (array['answer', 'retrieve', 'retry', 'escalate']) and d.instead_id is null as unflagged
+            ) given
             join mindful.latest_outcome l on l.tenant = d.tenant and l.decision_id = d.id
             where d.tenant = (select mindful._tenant()) and d.threshold_id = t.id
-                and case t.budget_kind when 'answers' then d.action = 'answer' else true end
+                and case t.budget_kind when 'answers' then given.unflagged else true end
         ) o on true
         where t.tenant = (select mindful._tenant()) and t.id = _threshold_evidence.threshold_id
     ) s;
@@ -95,7 +98,8 @@ begin
     select t.* into watched from mindful.threshold t
     where t.tenant = (select mindful._tenant()) and t.id = _threshold_watch.threshold_id
         and t.id = (
-            select max(n.id) from mindful.threshold n where n.tenant = t.tenant and n.calibrator_id = t.calibrator_id
+            select max(n.id) from mindful.threshold n
+            where n.tenant = t.tenant and n.calibrator_id = t.calibrator_id and n.budget = t.budget
         )
         and t.value is not null;
     if not found or mindful._threshold_evidence(watched.id) < -ln(watched.delta) then
@@ -153,7 +157,8 @@ begin atomic
     left join mindful.gold g on g.tenant = d.tenant and g.id = d.gold_id
     left join mindful.memory m on m.tenant = d.tenant and m.id = d.message_id,
     lateral (
-        select coalesce('gold ' || nullif(g.source, ''), 'session ' || m.session_id, 'decision ' || d.id) as source
+        select coalesce('gold ' || nullif(g.source, ''), 'gold question ' || d.gold_id, 'session ' || m.session_id, 'decision ' || d.id)
+            as source
     ) s
     where d.tenant = (select mindful._tenant()) and d.model = _labelled.model
         and d.with_memory = _labelled.with_memory and d.tier >= _labelled.tier
@@ -161,6 +166,20 @@ begin atomic
 end;
 comment on function _labelled(text, boolean, integer) is
 'A model''s labelled answers whose signals a calibrator of the tier can read, oldest label first. Source names what must not be split between fitting and testing, and fitting, by its hash, on which side it is: for ever, so that no calibrator is tested on what it or an earlier one was fitted to.';
+
+create function _labelled_ways(model text) returns table (model text)
+language sql stable parallel safe security invoker rows 10
+begin atomic
+    select d.model
+    from mindful.decision d
+    where d.tenant = (select mindful._tenant())
+        and (d.model = _labelled_ways.model or pg_catalog.starts_with(d.model, _labelled_ways.model || ' > ')
+            or pg_catalog.starts_with(d.model, _labelled_ways.model || ' + '))
+        and exists (select from mindful.outcome o where o.tenant = d.tenant and o.decision_id = d.id)
+    group by d.model
+    order by pg_catalog.length(d.model), d.model;
+end;
+comment on function _labelled_ways(text) is 'A model and the other ways from it to an answer, as far as they have labels; see decision.model.';
 
 create function _label_count(model text, with_memory boolean) returns table (labels bigint, correct bigint)
 language sql stable parallel safe security invoker rows 1

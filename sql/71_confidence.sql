@@ -1,6 +1,6 @@
 create view decision_log with (security_invoker = true) as
-select d.tenant, d.id as decision_id, d.parent_id, d.created_at, d.message_id, d.model, d.with_memory, d.tier, d.probability,
-    d.threshold, d.action, d.reason, l.correct, l.grader, d.signals, w.weights, d.alternatives, d.signal_ms, d.total_ms,
+select d.tenant, d.id as decision_id, d.parent_id, d.created_at, d.message_id, d.instead_id, d.model, d.with_memory, d.tier,
+    d.probability, d.threshold, d.action, d.reason, l.correct, l.grader, d.signals, w.weights, d.alternatives, d.signal_ms, d.total_ms,
     t.budget, t.budget_kind, t.delta, d.calibrator_id, d.threshold_id
 from mindful.decision d
 left join mindful.threshold t on t.tenant = d.tenant and t.id = d.threshold_id
@@ -13,27 +13,52 @@ left join lateral (
     where c.tenant = d.tenant and c.id = d.calibrator_id
 ) w on true;
 comment on view decision_log is
-'Why each answer was given, flagged, escalated or withheld: its signals, what each added to its log-odds of being right (weights), the threshold and the budget that it keeps, the alternatives, and whether it was right.';
+'Why each answer was given, flagged, tried again in another way, asked back about or withheld: its signals, what each added to its log-odds of being right (weights), the threshold and the budget that it keeps, the alternatives, and whether it was right.';
 
 create view label_queue with (security_invoker = true) as
-select d.tenant, d.message_id, d.id as decision_id, q.content as question, a.content as answer, d.probability, d.threshold,
-    d.action, d.created_at
+select d.tenant, d.message_id, d.id as decision_id, q.content as question, coalesce(d.answer, a.content) as answer,
+    d.probability, d.threshold, d.action, d.created_at, d.offered, n.need, w.why
 from mindful.decision d
-join mindful.memory a on a.tenant = d.tenant and a.id = d.message_id
-left join mindful.memory q on q.tenant = a.tenant and q.session_id = a.session_id
-    and case when a.metadata ? 'reply_to' then q.id = (a.metadata ->> 'reply_to')::bigint else q.turn = a.turn - 1 end
+join mindful.memory a on a.tenant = d.tenant and a.id = d.message_id and a.role = 'assistant'
+left join lateral (
+    select u.content from mindful.memory u
+    where u.tenant = a.tenant and u.session_id = a.session_id and u.turn < a.turn and u.role = 'user'
+    order by u.turn desc
+    limit 1
+) q on true
+cross join lateral (
+    select case
+        when d.offered then 'random'
+        when d.calibrator_id is null then 'uncalibrated'
+        when abs(d.probability - coalesce(d.threshold, 0.5)) < 0.1 then 'near'
+        else 'any'
+    end as need
+) n
+cross join lateral (
+    select case n.need
+        when 'random' then format('drawn at random: its label stands for %s flagged answers', round(1 / d.propensity))
+        when 'uncalibrated' then format('answers of %s %s memories are not calibrated: each label brings that nearer',
+            d.model, case when d.with_memory then 'with' else 'without' end)
+        when 'near' then format('its probability, %s, is near the threshold, %s', round(d.probability::numeric, 2),
+            coalesce(round(d.threshold::numeric, 2)::text, 'of which there is none yet: that is, near 0.5'))
+        else 'a label of it tells little that is new'
+    end as why
+) w
 where not exists (
     select from mindful.outcome o where o.tenant = d.tenant and o.decision_id = d.id
-);
+)
+order by array_position(array['random', 'uncalibrated', 'near', 'any'], n.need),
+    abs(d.probability - coalesce(d.threshold, 0.5)), d.id desc;
 comment on view label_queue is
-'Answers without a label, for review_label. Those whose probability is nearest to the threshold teach most: order by abs(probability - coalesce(threshold, 0.5)).';
+'Answers without a label, for review_label, those first that most need one, and why: random, drawn with the probability of the setting label_share, as only such labels tell without bias how flagged answers do; uncalibrated, of a kind that has no calibrator yet; near, of a probability within 0.1 of the threshold, where a label teaches most; any.';
 
 -- As the views for BI: figures alone, with the owner's rights, and the rows chosen here.
 create view reliability_curve with (security_barrier = true) as
-select s.tenant, s.model, s.with_memory, s.tier, s.bin, count(*) as answers, avg(s.probability) as mean_probability,
-    avg(s.correct::integer) as share_right
+select s.tenant, s.model, s.with_memory, s.tier, s.bin, count(*) as answers,
+    sum(s.probability * s.weight) / sum(s.weight) as mean_probability,
+    sum(s.correct::integer * s.weight) / sum(s.weight) as share_right
 from (
-    select d.tenant, d.model, d.with_memory, d.tier, d.probability, l.correct,
+    select d.tenant, d.model, d.with_memory, d.tier, d.probability, 1 / d.propensity as weight, l.correct,
         ntile(10) over (partition by d.tenant, d.model, d.with_memory, d.tier order by d.probability) as bin
     from mindful.decision d
     join lateral (
@@ -45,15 +70,14 @@ from (
 ) s
 group by s.tenant, s.model, s.with_memory, s.tier, s.bin;
 comment on view reliability_curve is
-'Labelled answers in ten bins of equal size by the probability that they were given: on the diagonal, mean_probability and share_right are the same. For oneself, or for mindful_reader for all.';
+'Labelled answers in ten bins of equal size by the probability that they were given: on the diagonal, mean_probability and share_right are the same. Both are means weighted by 1 / propensity (Horvitz and Thompson 1952; Hajek 1971). For oneself, or for mindful_reader for all.';
 
 create view risk_coverage with (security_barrier = true) as
-select s.tenant, s.model, s.with_memory, s.probability, s.rank::double precision / s.answers as coverage,
-    s.wrong::double precision / s.rank as risk
+select s.tenant, s.model, s.with_memory, s.probability, s.weight / s.total as coverage, s.wrong / s.weight as risk
 from (
-    select d.tenant, d.model, d.with_memory, d.probability,
-        count(*) over ranked as rank, count(*) filter (where not l.correct) over ranked as wrong,
-        count(*) over (partition by d.tenant, d.model, d.with_memory) as answers
+    select d.tenant, d.model, d.with_memory, d.probability, sum(1 / d.propensity) over ranked as weight,
+        coalesce(sum(1 / d.propensity) filter (where not l.correct) over ranked, 0) as wrong,
+        sum(1 / d.propensity) over (partition by d.tenant, d.model, d.with_memory) as total
     from mindful.decision d
     join lateral (
         select o.correct from mindful.outcome o
@@ -63,7 +87,7 @@ from (
     window ranked as (partition by d.tenant, d.model, d.with_memory order by d.probability desc)
 ) s;
 comment on view risk_coverage is
-'For each labelled answer: which share of all labelled answers has at least its probability (coverage), and how many of those are wrong (risk). For oneself, or for mindful_reader for all.';
+'For each labelled answer: which share of all labelled answers has at least its probability (coverage), and which share of those is wrong (risk), each label weighted by 1 / propensity. For oneself, or for mindful_reader for all.';
 
 create view signal_quality with (security_barrier = true) as
 select s.tenant, s.model, s.with_memory, s.signal, s.right_answers, s.wrong_answers, s.auroc,

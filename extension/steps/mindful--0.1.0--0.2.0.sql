@@ -179,6 +179,9 @@ comment on column memory.superseded_by is 'The memory that took its place.';
 create index memory_valid_from on memory (tenant, valid_from) where valid_from is not null;
 create index memory_valid_to on memory (tenant, valid_to) where valid_to is not null;
 create index memory_term_sample on memory_term (tenant, lexeme) where hashint8(id) & 31 = 0;
+alter table memory drop constraint memory_role_check;
+alter table memory add constraint memory_role_check check (role in ('system', 'user', 'assistant', 'tool', 'clarification'));
+comment on column memory.role is 'Whose words a message holds; clarification: the assistant asked back.';
 comment on column memory.source_key is 'Which part of the source this is: a chunk''s hash, a row''s primary key.';
 
 drop trigger embed_inserted on memory;
@@ -417,8 +420,22 @@ $python$;
 comment on function llm_chat(text, uuid, text, integer, real, integer, integer) is
 'Answers a message with the conversation so far and with recalled memories (at most `memories` of them) in view, and stores both turns. Memories and temperature NULL: as the settings chat_memories and chat_temperature say. session_id NULL starts a new conversation, which still remembers all others of the caller. message NULL answers the session''s last message, which a client has inserted and committed before. Errors: 22004 (both NULL), 22023, 42704 (no such session of yours, no such model), 54000 (message longer than the context), 57014 (cancelled).';
 
+comment on function message_insert_many(uuid, jsonb) is
+'Appends messages, an array of objects with role, content and, if wanted, metadata and created_at, to a session in their order, embedded in batches, and returns their ids. All or none: the error names the element. Roles: system, user, assistant, tool, clarification. Errors: 22004, 22023, 42704 (no such session of yours), 54000.';
+
+create or replace function _message_role(role text, number bigint) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when role = any (array['system', 'user', 'assistant', 'tool', 'clarification']) then role
+        else mindful._raise('22023',
+            pg_catalog.format('role of element %s is %s', number, coalesce(pg_catalog.quote_literal(role), 'null')),
+            'Roles are system, user, assistant, tool and clarification.')::text
+    end;
+end;
+
 comment on function llm_chat_detail(text, uuid, text, integer, real, integer, integer) is
-'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, its confidence as in llm_generate_detail, and what was decided about it: probability is that of being right (see the table decision), the action answer where it reaches the threshold, else flag; the threshold is NULL until calibrate() has certified one; the reason says why.';
+'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, its confidence as in llm_generate_detail, and what was decided about it: probability is that of being right (see the table decision), the action answer where it reaches the threshold (retrieve, retry or escalate where another attempt does, see the settings of these names), else flag, clarify or abstain; the threshold is NULL until calibrate() has certified one; the reason says why.';
 
 create or replace function _session_turns(session_id uuid, turns integer)
 returns table (id bigint, turn integer, role text, content text)
@@ -437,12 +454,59 @@ drop function session_context(uuid, text, text, integer, integer);
 -- include sql/53_assistant.sql
 -- include sql/54_tool.sql
 -- include sql/55_state.sql
+-- review
+comment on column review.score is 'p(true) / (p(true) + p(false)) of what follows the answer, against the same of an empty one; not calibrated.';
+comment on column review.signals is 'log_odds of true against false, log_odds_content_free of the same for an empty answer, prompt_tokens of the review and cached_tokens among them, which were not evaluated again.';
+drop function _review_subject(bigint);
+create function _review_subject(message_id bigint)
+returns table (session_id uuid, question text, answer text, memories text[])
+language sql stable parallel safe security invoker
+begin atomic
+    select a.session_id, q.content, a.content,
+        array(
+            select m.content
+            from pg_catalog.jsonb_array_elements_text(a.metadata -> 'memory_ids') with ordinality s (id, place)
+            join mindful.memory m on m.tenant = a.tenant and m.id = s.id::bigint
+            order by s.place
+        )
+    from mindful.memory a
+    join mindful.memory q on q.tenant = a.tenant and q.session_id = a.session_id
+        and case when a.metadata ? 'reply_to' then q.id = (a.metadata ->> 'reply_to')::bigint else q.turn = a.turn - 1 end
+    where a.tenant = (select mindful._tenant()) and a.id = _review_subject.message_id and a.role = 'assistant';
+end;
+comment on function _review_subject(bigint) is
+'An answer, its session, the message it answers, and the memories that it was shown, in their order.';
+
+create function _review_turns(message_id bigint) returns table (role text, content text)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.role, m.content
+    from mindful.memory a
+    join mindful.memory m on m.tenant = a.tenant and m.session_id = a.session_id
+        and m.turn < case
+            when a.metadata ? 'reply_to' then (
+                select q.turn from mindful.memory q
+                where q.tenant = a.tenant and q.id = (a.metadata ->> 'reply_to')::bigint
+            )
+            else a.turn - 1
+        end
+        and case when pg_catalog.jsonb_typeof(a.metadata -> 'shown_from') = 'number'
+            then m.turn >= (a.metadata ->> 'shown_from')::numeric end
+    where a.tenant = (select mindful._tenant()) and a.id = _review_turns.message_id and m.role in ('user', 'assistant')
+    order by m.turn;
+end;
+comment on function _review_turns(bigint) is 'The turns that stood before a message when it was answered, oldest first.';
+comment on function self_review(bigint, text) is
+'Has a generator (NULL: the default one) look again at an answer of the assistant, and stores the result. The conversation goes on with the question whether the answer is true, so what was computed of it is used again, and the score is read from the logits, nothing is generated: p(true) / (p(true) + p(false)), each label in all its writings (Kadavath et al. 2022, arXiv 2207.05221), its log-odds less those that the model gives an empty answer (contextual calibration, Zhao et al. 2021); the verdict is supported from 0.5 up. A small model''s word about itself says little: treat the score as one signal. Errors: 22004, 42704 (no such answer of yours), 54000 (longer than the model''s context).';
+
 -- include sql/61_calibrator.sql
 -- include sql/62_decision.sql
 -- include sql/63_outcome.sql
 -- include sql/64_calibration.sql
 -- include sql/65_adapt.sql
 -- include sql/66_lesson.sql
+-- include sql/67_action.sql
+-- include sql/68_clarification.sql
 
 -- view
 create or replace view model_usage with (security_barrier = true) as

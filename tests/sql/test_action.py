@@ -57,9 +57,11 @@ def test_the_second_models_answer_is_given_where_it_is_likely_enough(
     ).fetchone() == (FIRST, "escalate", "Perhaps Lyon.", None, "first > second", row[5], None)
     stored = ana.execute("select content from memory where id = %s", (row[5],)).fetchone()
     assert stored == ("Paris.",)
-    assert ana.execute("select signal_ms ? '2', total_ms > 0 from decision order by id").fetchall()[0] == (
+    assert ana.execute("select signal_ms ? 'second', total_ms > 0 from decision order by id").fetchall()[
+        0
+    ] == (
         True,
-        False,
+        True,
     )
 
 
@@ -72,8 +74,12 @@ def test_a_second_answer_that_is_no_likelier_is_kept_as_an_alternative(
     row = ana.execute(ASK, ("What is the capital of France?", None)).fetchone()
     assert row is not None
     assert row[:2] == ("Perhaps Lyon.", "flag")
-    assert ana.execute("select alternatives, tier from decision").fetchall() == [
-        ([{"model": SECOND, "answer": "Paris."}], 2)
+    assert ana.execute(
+        """select model, action, alternatives, tier, answer, message_id, instead_id, parent_id
+           from decision order by id"""
+    ).fetchall() == [
+        (FIRST, "flag", [{"model": SECOND, "answer": "Paris."}], 2, None, row[5], None, None),
+        ("first > second", "flag", [], 0, "Paris.", None, row[5], row[4]),
     ]
 
 
@@ -98,6 +104,61 @@ def test_a_second_model_that_fails_loses_nothing(pair: psycopg.Connection, ana: 
     assert row[:2] == ("Perhaps Lyon.", "flag")
     assert "/none" in row[3]
     assert ana.execute("select tier, signals ? 'question_similarity' from decision").fetchone() == (1, True)
+
+
+def test_a_second_model_that_fails_midway_loses_nothing(
+    pair: psycopg.Connection, ana: psycopg.Connection
+) -> None:
+    pair.execute(
+        """update model set options = '{"default": "It is Paris.", "fails_after": 2}' where name = 'second'"""
+    )
+    ana.execute("select setting_set('escalate', 'true')")
+    row = ana.execute(ASK, ("What is the capital of France?", None)).fetchone()
+    assert row is not None
+    assert row[:2] == ("Perhaps Lyon.", "flag")
+    assert "the script fails" in row[3]
+    assert ana.execute("select content, role from memory order by id").fetchall() == [
+        ("What is the capital of France?", "user"),
+        ("Perhaps Lyon.", "assistant"),
+    ]
+    assert ana.execute("select count(*) from generation").fetchone() == (1,)
+
+
+def test_a_session_has_a_budget_of_its_own(pair: psycopg.Connection, ana: psycopg.Connection) -> None:
+    calibrator(ana, FIRST, 0, 0.6, 0.5)
+    ana.execute(
+        """insert into threshold (calibrator_id, budget_kind, budget, delta, run, delta_spent, value, status, labels,
+               answered, wrong, bound, reason)
+           select calibrator_id, budget_kind, 0.05, delta, 2, 0.02, 0.9, status, labels, answered, wrong, 0.05, reason
+           from threshold"""
+    )
+    session = ana.execute("select session_start()").fetchone()
+    assert session is not None
+
+    def action(budget: float) -> tuple[object, ...]:
+        ana.execute(
+            "select setting_set('error_budget', to_jsonb(%s::float8), 'session', %s)", (budget, *session)
+        )
+        row = ana.execute(ASK, ("What is the capital of France?", *session)).fetchone()
+        assert row is not None
+        return row[1], row[6], row[3]
+
+    assert action(0)[:2] == ("flag", pytest.approx(0.9))  # the newest
+    assert action(0.1)[:2] == ("answer", pytest.approx(0.5))
+    assert action(0.2) == ("flag", None, "no error budget of 0.2 was given to calibrate()")
+    for budget in ("1", "-0.1", '"much"'):
+        with fails("22023"):
+            ana.execute("select setting_set('error_budget', %s)", (budget,))
+    # An error under one budget leaves the other's threshold alone.
+    row = ana.execute("select message_id from decision where action = 'answer'").fetchone()
+    for _ in range(2):
+        action(0.1)
+    for (message,) in ana.execute("select message_id from decision where action = 'answer'").fetchall():
+        ana.execute("select review_label(%s, false)", (message,))
+    assert row is not None
+    assert action(0.1)[:2] == ("flag", None)
+    assert "more errors" in str(action(0.1)[2])
+    assert action(0)[:2] == ("flag", pytest.approx(0.9))
 
 
 def test_more_signals_can_lift_an_answer_over_the_threshold(

@@ -25,6 +25,7 @@ TABLES = (
     "decision",
     "outcome",
     "adaptation",
+    "action_gain",
     "consolidation",
     "memory_extraction",
     "memory_statement",
@@ -61,6 +62,10 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
     ana.execute(
         """insert into threshold (calibrator_id, budget_kind, budget, delta, run, delta_spent, status, labels, reason)
            select id, 'answers', 0.1, 0.1, 1, 0.06, 'infeasible', 30, 'x' from calibrator"""
+    )
+    ana.execute(
+        "insert into action_gain (action, model, answers, changed, gained, lost, p_value, helps)"
+        " values ('retrieve', 'x', 9, 4, 3, 1, 0.3125, false)"
     )
     ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")
     ana.execute("select memory_link_insert(max(id), min(id), 'about') from memory")

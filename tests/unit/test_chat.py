@@ -4,12 +4,14 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from mindful import runtime
+from mindful.action import Settings
 from mindful.chat import Chat
 from mindful.context import with_notes
 from mindful.errors import (
@@ -94,11 +96,9 @@ def database(
             "_memory_shown": [],
             "message_insert_many": stored,
             "insert into mindful.generation": [{"id": 1}],
-            "confidence_tier": [
-                {"confidence_tier": "0", "escalate": "false", "abstain_below": "0", "flag_notice": "false"}
-            ],
+            "confidence_tier": [{one.name: json.dumps(one.default) for one in fields(Settings)}],
             "_lesson": [],
-            "_recall_coverage": [{"coverage": 0.5, "best": 0.5}],
+            "_recall_coverage": [{"coverage": 0.5, "best": 0.5, "mean": 0.5}],
             "_calibrator_find": [],
             "_label_count": [{"labels": 0, "correct": 0}],
             "insert into mindful.decision": [{"id": 1}],

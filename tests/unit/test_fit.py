@@ -35,7 +35,10 @@ def test_weights_are_found_and_probabilities_are_right() -> None:
 
 
 def test_few_labels_take_up_few_signals() -> None:
-    assert fit.fit(answers(40), NAMES).features in (["logprob_sum"], ["logprob_sum", "echo"])
+    many = answers(40)
+    few = many.at(np.append(np.flatnonzero(~many.right), np.flatnonzero(many.right)[:2]))
+    assert few.rare == 2
+    assert fit.fit(few, NAMES).features == ["logprob_sum", "echo"]
     assert fit.fit(answers(400), NAMES).features == list(NAMES)
 
 
@@ -97,6 +100,23 @@ def test_figures_are_scikit_learns() -> None:
     assert metric.brier(found.right, said) == pytest.approx(brier_score_loss(found.right, said))
     clipped = np.clip(said, 1e-6, 1 - 1e-6)
     assert metric.log_loss(found.right, said) == pytest.approx(sklearn_log_loss(found.right, clipped))
+
+
+def test_weighted_figures_are_those_of_all_answers_that_a_random_share_stands_for() -> None:
+    found = answers(20_000)
+    said = fit.probabilities(fit.fit(answers(300, seed=1), NAMES), found)
+    propensity = np.where(said > 0.8, 1.0, 0.1)
+    labelled = np.random.default_rng(0).random(len(found)) < propensity
+    right, weights = found.right[labelled], 1 / propensity[labelled]
+    for measure in metric.MEASURES.values():
+        whole = measure(found.right, said)
+        assert measure(right, said[labelled], weights) == pytest.approx(whole, abs=0.02)
+        same = metric.interval(measure, right, said[labelled], None, np.full(len(right), 20.0))
+        assert same == pytest.approx(metric.interval(measure, right, said[labelled]))
+    assert metric.brier(right, said[labelled]) != pytest.approx(metric.brier(found.right, said), abs=0.01)
+    assert roc_auc_score(right, said[labelled], sample_weight=weights) == pytest.approx(
+        metric.auroc(right, said[labelled], weights)
+    )
 
 
 def test_calibration_error_of_known_bins() -> None:

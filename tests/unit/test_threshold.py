@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from mindful.threshold import Certified, certify, control, fewest, levels, spent, upper_bound
+from mindful.threshold import Certified, certify, control, fewest, kept, levels, spent, upper_bound
 from scipy.stats import binom
 
 
@@ -48,6 +48,35 @@ def test_certified_thresholds_break_the_budget_as_rarely_as_promised(accuracy: f
     assert broken / 300 <= 0.1
     assert given > 0
     assert naive / 300 > 0.25  # the rule that takes the lowest threshold whose observed errors fit the budget
+
+
+def test_labels_of_a_random_share_keep_the_promise_where_taken_for_all_they_break_it() -> None:
+    population, probable = drawn(np.random.default_rng(1), 200_000, 0.6)
+    broken, above = np.zeros(2), np.quantile(probable, 0.8)
+    for seed in range(200):
+        random = np.random.default_rng(seed + 2)
+        (fitted, guide), (right, said) = drawn(random, 500, 0.6), drawn(random, 4000, 0.6)
+        propensity = np.where(said >= above, 1.0, 0.1)  # what was flagged is labelled one time in ten
+        labelled = random.random(4000) < propensity
+        weights = 1 / propensity[labelled]
+        for at, given in enumerate((weights, None)):
+            found = certify(
+                said[labelled], right[labelled], levels(guide, fitted, 0.2, 0.1, 500), 0.2, 0.1, given
+            )
+            if found.value is not None:
+                broken[at] += (~population[probable >= found.value]).mean() > 0.2
+    assert broken[0] / 200 <= 0.1
+    assert broken[1] / 200 > 0.5
+
+
+def test_what_is_labelled_with_one_probability_is_kept_whole() -> None:
+    luck = np.random.default_rng(0).random(1000)
+    assert kept(np.full(1000, 20.0), luck).all()
+    mixed = np.where(np.arange(1000) % 2, 20.0, 1.0)
+    chosen = kept(mixed, luck)
+    assert chosen[1::2].all()
+    assert 10 <= chosen[::2].sum() <= 40  # one in twenty of 500
+    assert not kept(np.array([]), np.array([])).size
 
 
 def test_nothing_is_promised_on_too_few_labels() -> None:

@@ -132,6 +132,7 @@ class Client:
     confidence_report = _method(calls.confidence_report)
     adaptation_work = _method(calls.adaptation_work)
     adaptation_schedule = _method(calls.adaptation_schedule)
+    action_measure = _method(calls.action_measure)
     model_register = _method(calls.model_register)
     adapter_register = _method(calls.adapter_register)
     setting_get = _method(calls.setting_get)

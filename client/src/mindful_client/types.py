@@ -251,6 +251,24 @@ class AdaptationDetail:
     evidence: dict[str, Any]
 
 
+class ActionGain:
+    """What a replay on labelled questions showed of another way to an answer."""
+
+    tenant: str
+    id: int
+    action: str
+    model: str
+    temperature: float | None
+    answers: int
+    changed: int
+    gained: int
+    lost: int
+    p_value: float
+    helps: bool
+    made_by: str
+    created_at: datetime
+
+
 @dataclass(frozen=True)
 class StatusDetail:
     """What mindful runs on, and what the connection that was asked holds."""

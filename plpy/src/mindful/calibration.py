@@ -11,7 +11,6 @@ from mindful import runtime
 from mindful.calibrator import Calibrator
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError
-from mindful.evidence import chain, fallback
 from mindful.ports import Database
 from mindful.signal import features
 
@@ -32,11 +31,10 @@ def calibrate(
     """Fit a model's calibrators to its labels, and certify thresholds."""
     promise = _promise(error_budget, delta, budget_kind)
     name = runtime.find(db, "generator", model).name
-    second = fallback(db, name)
-    models = [name] if second is None else [name, chain(name, second)]
+    ways = db.rows("select model from mindful._labelled_ways($1)", ("text",), (name,))
     cells = [
-        _Cell(db, one, with_memory, tier)
-        for one in models
+        _Cell(db, row["model"], with_memory, tier)
+        for row in ways
         for with_memory in (False, True)
         for tier in range(4)
     ]
@@ -226,10 +224,10 @@ def _certified(
 
     said = fit.probabilities(calibrator, tested)
     if promise.kind == "questions":
-        return threshold.control(said, tested.right, promise.budget)
+        return threshold.control(said, tested.right, promise.budget, tested.weights)
     guide = fit.out_of_fold(fitted, calibrator.features)
     grid = threshold.levels(guide, fitted.right, promise.budget, delta, len(tested))
-    return threshold.certify(said, tested.right, grid, promise.budget, delta)
+    return threshold.certify(said, tested.right, grid, promise.budget, delta, tested.weights)
 
 
 def _labelled(rows: Sequence[Mapping[str, Any]]) -> Labelled:

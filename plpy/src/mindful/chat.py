@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
-from mindful import action, assistant, runtime
+from mindful import action, assistant, clarification, runtime
+from mindful.action import Trail
 from mindful.context import compose
-from mindful.decision import Decision, record
+from mindful.decision import Decision
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError
 from mindful.llm import BLANK, Call, check_fits, sampling_of
@@ -139,7 +140,7 @@ class Chat:
             reply += _SILENCE
             yield _SILENCE
         # What has been read cannot be taken back: nothing else is done than to flag it.
-        self._finish(reply, replace(self._wanted, confidence_tier=0, escalate=False, abstain_below=0))
+        self._finish(reply, self._wanted.flagging())
         if notice := self._notice():
             yield notice
 
@@ -170,13 +171,15 @@ class Chat:
 
     def _finish(self, reply: str, wanted: action.Settings) -> str:
         """Do what follows from how sure the reply is, store it, and return what is shown."""
-        found = action.act(self._db, wanted, self._call, self.context, self._sampling, reply.strip(BLANK))
-        reply, self._decision = found.answer, found.decision
-        self._store(reply)
-        self._decision.message_id = self._message_id
-        for decision in found.decisions:
-            decision.parent_id = self._decision_id
-            [self._decision_id] = record(self._db, [decision])
+        trail = action.act(self._db, wanted, self._call, self.context, self._sampling, reply.strip(BLANK))
+        reply, self._decision = trail.reply, trail.decision
+        self.context, self._call = trail.standing.context, trail.standing.call
+        self._store(trail)
+        clarified = self.context.clarified
+        asked = None if clarified is None else clarified.decision_id
+        self._decision_id = trail.record(self._message_id, asked)
+        if clarified is not None:
+            clarification.close(self._db, clarified)
         keep_up(self._db, self._spec, self._generator, self.session_id)
         self._keep(reply)
         return reply
@@ -190,7 +193,7 @@ class Chat:
         with contextlib.suppress(InvalidParameterError):  # a template need not like what comes next
             self._state.keep(self._generator.encode(self.context.next_messages(reply)))
 
-    def _store(self, reply: str) -> None:
+    def _store(self, trail: Trail) -> None:
         outcome = self.outcome()
         metadata = {
             key: outcome[key] for key in ("model", "confidence", "probability", "action", "memory_ids")
@@ -198,8 +201,10 @@ class Chat:
         if self.context.changes:
             metadata["settings"] = assistant.apply(self._db, self.session_id, self.context.changes)
         metadata["shown_from"] = self.context.shown_from
+        if trail.question is not None:
+            metadata["clarification"] = dataclasses.asdict(trail.question)
         turns: list[dict[str, Any]] = [call.turn() for call in self.context.calls]
-        turns.append({"role": "assistant", "content": reply, "metadata": metadata})
+        turns.append({"role": trail.role, "content": trail.reply, "metadata": metadata})
         if self._new_message is None:
             metadata["reply_to"] = self.context.reply_to
         else:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mindful import assistant, runtime
+from mindful import assistant, clarification, runtime
+from mindful.clarification import Clarified
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError, UndefinedObjectError
 from mindful.lesson import Lesson, lessons
@@ -33,6 +34,10 @@ _WINDOW = 30
 then begins alike for many turns, and what was computed of it is used again (docs/decisions.md)."""
 _SUMMARY_SHARE = 8
 """Part of the context that summaries may fill: an eighth."""
+OWN = ("assistant", "clarification")
+"""Roles of what the model said itself."""
+_SPEAKERS = {"user": "user"} | dict.fromkeys(OWN, "assistant")
+"""Turns that are shown, and as whose: chat templates know no clarifications."""
 _MESSAGE_OVERHEAD = 8
 """Tokens that a chat template adds to a message, at most, in the models this was tried with."""
 
@@ -72,6 +77,8 @@ class Context:
     """The memories that recall found, with their scores."""
     lessons: Sequence[Lesson] = ()
     """What labels say of answers to like questions."""
+    clarified: Clarified | None = None
+    """What the message settles of the question that was asked back before it."""
 
     @property
     def memory_ids(self) -> list[int]:
@@ -177,6 +184,27 @@ def compose(
     return _Composer(db, spec, generator, session_id, tools).compose(message, sampling, memories)
 
 
+def shown_again(
+    db: Database, spec: ModelSpec, generator: Generator, message_id: int, subject: Row
+) -> Context:
+    """Put together again what was shown for a stored answer, as far as rows tell; see _review_subject."""
+    composer = _Composer(db, spec, generator, subject["session_id"], None)
+    turns = db.rows(
+        "select role, content from mindful._review_turns($1)",
+        ("bigint",),
+        (message_id,),
+    )
+    return Context(
+        [
+            composer.system_prompt(),
+            *(composer.part("memory", "user", text, "shown for the answer") for text in subject["memories"]),
+            *(composer.part("turn", turn["role"], turn["content"], "before the answer") for turn in turns),
+            composer.part("message", "user", subject["question"], "answered"),
+        ],
+        spec.options.get("layout", LAYOUT),
+    )
+
+
 class _Composer:
     def __init__(
         self,
@@ -195,13 +223,16 @@ class _Composer:
         self._lessons: Sequence[Lesson] = ()
 
     def compose(self, message: str | None, sampling: Sampling, memories: int) -> Context:
-        system, turns, reply_to = self._system_prompt(), self._turns(), None
+        system, turns, reply_to = self.system_prompt(), self._turns(), None
         if message is None:
             message, reply_to, turns = self._pending(turns)
-        last = self._part("message", "user", message, "to be answered")
+        changes = assistant.wanted(self._db, self._session_id, message)
+        clarified = self._clarified(turns, message)
+        if clarified is not None:
+            message = clarified.message or message
+        last = self.part("message", "user", message, "to be answered")
         length = self._generator.context_length
         room = length - min(sampling.max_tokens, length // 2) - system.tokens - last.tokens
-        changes = assistant.wanted(self._db, self._session_id, message)
         settings = list(self._settings(changes))
         room -= cost(settings)
         core = self._core(room // 4)
@@ -213,7 +244,7 @@ class _Composer:
         recalled = fitting(self._recall(message, shown, memories), room // 3 - around)
         calls = self._tools.use(message, room // 4) if self._tools else []
         called = [
-            self._part("tool", "user", call.content, f"{call.outcome}, called for the message")
+            self.part("tool", "user", call.content, f"{call.outcome}, called for the message")
             for call in calls
         ]
         if recalled or called:
@@ -221,9 +252,11 @@ class _Composer:
         summaries, window = self._told(turns, room)
         shown_from = turn_of(window[0], turns) if window else None
         parts = [system, *settings, *core, *summaries, *called, *recalled, *window, last]
-        return Context(parts, layout, shown_from, reply_to, changes, calls, self._considered, self._lessons)
+        return Context(
+            parts, layout, shown_from, reply_to, changes, calls, self._considered, self._lessons, clarified
+        )
 
-    def _system_prompt(self) -> Part:
+    def system_prompt(self) -> Part:
         prompt: str | None = None
         if self._session_id is not None:
             rows = self._db.rows(
@@ -239,16 +272,16 @@ class _Composer:
                 )
             prompt = rows[0]["system_prompt"]
         if prompt:
-            return self._part("system", "system", prompt, "the session's system prompt")
+            return self.part("system", "system", prompt, "the session's system prompt")
         if prompt := self._spec.options.get("system_prompt"):
-            return self._part("system", "system", str(prompt), "the model's option system_prompt")
-        return self._part("system", "system", SYSTEM_PROMPT, "the default system prompt")
+            return self.part("system", "system", str(prompt), "the model's option system_prompt")
+        return self.part("system", "system", SYSTEM_PROMPT, "the default system prompt")
 
     def _settings(self, changes: Sequence[assistant.Change]) -> Iterator[Part]:
         asked = {change.key for change in changes}
         for row in assistant.prompt(self._db, self._session_id, changes):
             reason = f"setting {row['key']}" + (", as the message asks for" if row["key"] in asked else "")
-            yield self._part("setting", "system", row["line"], reason)
+            yield self.part("setting", "system", row["line"], reason)
 
     def _core(self, room: int) -> list[Part]:
         rows = self._db.rows(
@@ -258,7 +291,7 @@ class _Composer:
             (self._session_id,),
         )
         parts = (
-            self._part("core", "system", row["content"], "its metadata say core", row["id"])
+            self.part("core", "system", row["content"], "its metadata say core", row["id"])
             for row in self._interruptibly(rows)
         )
         return fitting(parts, min(room, rows[0]["tokens"])) if rows else []
@@ -283,7 +316,7 @@ class _Composer:
             (self._session_id, begins),
         )
         parts = (
-            self._part(
+            self.part(
                 "summary",
                 "system",
                 row["content"],
@@ -312,6 +345,12 @@ class _Composer:
             )
         return turns[0]["content"], turns[0]["id"], turns[1:]
 
+    def _clarified(self, turns: Sequence[Row], message: str) -> Clarified | None:
+        """Read the message as the reply to a question that was asked back, if that is the turn before it."""
+        if not turns or turns[0]["role"] != "clarification":
+            return None
+        return clarification.resolve(self._db, turns[0]["id"], message)
+
     def _since(self, turns: Sequence[Row]) -> Sequence[Row]:
         """Take the turns from where the last reply's window began; all, if that is not known."""
         if not turns:
@@ -326,11 +365,15 @@ class _Composer:
     def _window(self, turns: Sequence[Row], room: int) -> list[Part]:
         """Choose the turns that are shown, oldest first: all while they fit, then half as many at once."""
         parts = [
-            self._part(
-                "turn", turn["role"], turn["content"], f"turn {turn['turn']} of the window", turn["id"]
+            self.part(
+                "turn",
+                _SPEAKERS[turn["role"]],
+                turn["content"],
+                f"turn {turn['turn']} of the window",
+                turn["id"],
             )
             for turn in self._interruptibly(turns)
-            if turn["role"] in ("user", "assistant")
+            if turn["role"] in _SPEAKERS
         ]
         parts = [part for part in parts if part.tokens <= room]  # one that would never fit hides no other
         window = from_user(first(parts[:_WINDOW], room))
@@ -351,26 +394,18 @@ class _Composer:
         self._lessons = lessons(self._db, rows, self._session_id)
         lesson = next((one for one in self._lessons if one.content), None)
         if lesson and lesson.content:
-            yield self._part("memory", "user", lesson.content, lesson.reason, lesson.memory_id)
+            yield self.part("memory", "user", lesson.content, lesson.reason, lesson.memory_id)
             memories -= 1
         asked = {one.memory_id for one in self._lessons}
-        # The model's own words are not evidence, and the question asked before is not its answer.
-        kept = [
-            row
-            for row in rows
-            if row["id"] not in shown | asked
-            and row["role"] != "assistant"
-            and row["content"] != message
-            and (row["bm25"] is not None or (row["similarity"] or 0) >= _RELATED)
-        ]
+        kept = related(rows, shown | asked, message)
         for row in self._interruptibly(kept[:memories]):
             if row["score"] < _RELEVANT * kept[0]["score"]:
                 break
             found = {"similarity": row["similarity"], "BM25": row["bm25"]}
             reason = ", ".join(f"{name} {value:.2f}" for name, value in found.items() if value is not None)
-            yield self._part("memory", "user", row["content"], reason, row["id"], row["score"])
+            yield self.part("memory", "user", row["content"], reason, row["id"], row["score"])
 
-    def _part(
+    def part(
         self,
         part: str,
         role: str,
@@ -387,3 +422,18 @@ class _Composer:
         for row in rows:
             self._db.check()
             yield row
+
+
+def related(rows: Sequence[Row], shown: Container[int | None], message: str) -> list[Row]:
+    """Keep what recall found that has to do with the message and is not shown anyway.
+
+    The model's own words are not evidence, and the question asked before is not its answer.
+    """
+    return [
+        row
+        for row in rows
+        if row["id"] not in shown
+        and row["role"] not in OWN
+        and row["content"] != message
+        and (row["bm25"] is not None or (row["similarity"] or 0) >= _RELATED)
+    ]

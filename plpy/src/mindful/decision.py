@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -33,25 +34,28 @@ class Decision:
     action: str = "flag"
     reason: str = ""
     alternatives: list[dict[str, Any]] = field(default_factory=list)
+    offered: bool = False
     propensity: float = 1.0
     total_ms: float = 0.0
     parent_id: int | None = None
     message_id: int | None = None
+    instead_id: int | None = None
     gold_id: int | None = None
     generation_id: int | None = None
     answer: str | None = None
 
 
 def decide_answer(
-    db: Database, call: Call, context: Context, answer: str, model: str | None = None
+    db: Database, call: Call, context: Context, answer: str, model: str | None = None, budget: float = 0
 ) -> Decision:
     """Decide about an answer by what is known of it for free."""
+    started = time.perf_counter()
     signals = free(call.signals, context.question, answer)
     if context.notes:
         signals |= grounding(answer, context.question, context.notes)
     if context.memory_ids:
         covered = db.one(
-            "select coverage, best from mindful._recall_coverage($1, $2)",
+            "select coverage, best, mean from mindful._recall_coverage($1, $2)",
             ("text", "bigint[]"),
             (context.question, context.memory_ids),
         )
@@ -61,22 +65,29 @@ def decide_answer(
             [row["bm25"] for row in context.considered],
             covered["coverage"],
             covered["best"],
+            covered["mean"],
         )
     signals |= learned(context.lessons, answer)
-    decision = decide(db, model or call.spec.name, bool(context.notes), signals)
+    decision = decide(db, model or call.spec.name, bool(context.notes), signals, budget=budget)
     decision.generation_id = call.generation_id
+    decision.signal_ms["free"] = round(call.signal_ms + (time.perf_counter() - started) * 1000, 3)
     return decision
 
 
 def decide(
-    db: Database, model: str, with_memory: bool, signals: Mapping[str, float], tier: int = 0
+    db: Database,
+    model: str,
+    with_memory: bool,
+    signals: Mapping[str, float],
+    tier: int = 0,
+    budget: float = 0,
 ) -> Decision:
-    """Hold an answer's probability of being right to the threshold in force."""
+    """Hold an answer's probability of being right to the threshold in force for a budget; 0 is the newest."""
     decision = Decision(model, with_memory, rounded(signals), tier)
     rows = db.rows(
-        "select * from mindful._calibrator_find($1, $2, $3)",
-        ("text", "boolean", "integer"),
-        (model, with_memory, tier),
+        "select * from mindful._calibrator_find($1, $2, $3, $4)",
+        ("text", "boolean", "integer", "double precision"),
+        (model, with_memory, tier, budget),
     )
     if not rows:
         labels = db.one(
@@ -92,7 +103,7 @@ def decide(
     decision.calibrator_id, decision.threshold_id = row["id"], row["threshold_id"]
     decision.threshold = row["threshold"]
     if row["threshold_id"] is None:
-        decision.reason = "no error budget was given to calibrate()"
+        decision.reason = f"no error budget{f' of {budget}' if budget else ''} was given to calibrate()"
     elif row["threshold"] is None:
         decision.reason = row["reason"]
     elif decision.probability >= row["threshold"]:

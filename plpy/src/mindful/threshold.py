@@ -56,15 +56,33 @@ def levels(probabilities: Array, right: Array, budget: float, delta: float, test
     return sorted({float(value) for value in probabilities[order][places]}, reverse=True)
 
 
-def certify(probabilities: Array, right: Array, grid: list[float], budget: float, delta: float) -> Certified:
+def kept(weights: Array, luck: Array) -> Array:
+    """Choose labels so that each answer is among them with the same probability, by rejection (von Neumann 1951).
+
+    Weights are inverse propensities. The exact tests are of a simple random sample, which answers that were labelled
+    more rarely than others, taken together with these, are not.
+    """
+    return luck * weights.max(initial=0) < weights
+
+
+def certify(
+    probabilities: Array,
+    right: Array,
+    grid: list[float],
+    budget: float,
+    delta: float,
+    weights: Array | None = None,
+) -> Certified:
     """Lower the threshold along the grid for as long as the test of "more than the budget is wrong" rejects.
 
     A fixed sequence of tests, each at level delta: P(share of wrong answers <= budget) >= 1 - delta without a
     correction for their number (Angelopoulos et al. 2021, arXiv 2110.01052).
     """
     found = Certified(None, None, None, None, "")
+    mass, luck = np.ones(len(right)) if weights is None else weights, _luck(len(right))
     for value in grid:
         chosen = probabilities >= value
+        chosen[chosen] = kept(mass[chosen], luck[chosen])
         answered, wrong = int(chosen.sum()), int((~right[chosen]).sum())
         bound = upper_bound(wrong, answered, delta) if answered else 1.0
         if bound > budget:
@@ -80,6 +98,11 @@ def certify(probabilities: Array, right: Array, grid: list[float], budget: float
     return Certified(None, None, None, None, f"no threshold certifiable: {why}")
 
 
+def _luck(count: int) -> Array:
+    """Draw what decides which labels are kept: the same for the same labels, whatever they say."""
+    return np.random.default_rng(0).random(count)
+
+
 def _most(answered: int, budget: float, delta: float) -> int | str:
     """Count the errors among so many answers with which the test still passes."""
     most = -1
@@ -88,12 +111,15 @@ def _most(answered: int, budget: float, delta: float) -> int | str:
     return most if most >= 0 else "not even none"
 
 
-def control(probabilities: Array, right: Array, budget: float) -> Certified:
+def control(probabilities: Array, right: Array, budget: float, weights: Array | None = None) -> Certified:
     """Find the least threshold that keeps the share of wrong answers among all questions, in the mean.
 
     Conformal risk control (Angelopoulos et al. 2022, arXiv 2208.02814): the loss, an error that is shown, never grows
     with the threshold, so the mean over n labels plus 1 / (n + 1) bounds its expectation.
     """
+    if weights is not None:
+        chosen = kept(weights, _luck(len(right)))
+        probabilities, right = probabilities[chosen], right[chosen]
     order = np.argsort(-probabilities, kind="stable")
     descending, errors = probabilities[order], np.cumsum(~right[order])
     count = len(descending)

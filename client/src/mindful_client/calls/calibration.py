@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mindful_client.calls.statement import DEFAULT, Call, rows, scalar
-from mindful_client.types import CalibrationDetail
+from mindful_client.calls.statement import DEFAULT, Call, row, rows, scalar
+from mindful_client.types import ActionGain, CalibrationDetail
 
 
 def calibration_import(
@@ -35,3 +35,13 @@ def calibrate(
     Raises NotReadyError (no labels, too few, or of one kind only), InvalidInputError, NotFoundError.
     """
     return rows("calibrate", locals(), CalibrationDetail)
+
+
+def action_measure(
+    action: str, *, model: str | None = DEFAULT, answers: int = DEFAULT, max_tokens: int = DEFAULT
+) -> Call[ActionGain]:
+    """Try another way to an answer, retrieve or retry, on labelled questions, and tell whether it gains.
+
+    Raises NotReadyError (no flagged answers to gold questions), InvalidInputError, NotFoundError.
+    """
+    return row("action_measure", locals(), ActionGain)

@@ -26,7 +26,7 @@ def message_insert(
     metadata: Json | None = DEFAULT,
     created_at: date | None = DEFAULT,
 ) -> Call[int]:
-    """Append a message to a session and return its id. Roles: system, user, assistant, tool.
+    """Append a message to a session and return its id. Roles: system, user, assistant, tool, clarification.
 
     Raises InvalidInputError, NotFoundError (no such session of yours).
     """

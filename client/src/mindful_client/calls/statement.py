@@ -58,8 +58,10 @@ class Stream:
 
 
 _TYPES: dict[str, LiteralString] = {
+    "action": "text",
     "adapter": "text",
     "adapter_figures": "jsonb",
+    "answers": "integer",
     "as_of": "timestamptz",
     "base": "text",
     "base_figures": "jsonb",

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mindful.errors import InvalidParameterError
+from mindful.errors import CorruptedModelError, InvalidParameterError
 from mindful.ports import (
     Completion,
     Interrupts,
@@ -30,7 +30,8 @@ class ScriptedGenerator:
     """Answers by the first of its option `replies` whose text the prompt holds, else by `default`.
 
     Replies are pairs of a text and the reply to it. A token is a word with the space before it.
-    The option `logprob` is every token's log-probability.
+    The option `logprob` is every token's log-probability; `samples` are the replies with a seed, 1 and on. With
+    `fails_after`, evaluating fails once so many tokens are made.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -40,6 +41,8 @@ class ScriptedGenerator:
         self._logprob = float(options.get("logprob", -0.1))
         if self._logprob > 0:
             raise ValueError("logprob is positive")
+        self._samples = [str(reply) for reply in options.get("samples", [])]
+        self._fails_after = integer(options, "fails_after", 1 << 20, 0, 1 << 20)
         self._words: list[str] = []
         self.state_format: str | None = None
 
@@ -81,11 +84,15 @@ class ScriptedGenerator:
     ) -> Iterator[str]:
         """Yield the scripted reply word by word."""
         reply = self._reply("".join(self._words[token] for token in tokens))
+        if self._samples and sampling.seed:
+            reply = self._samples[(sampling.seed - 1) % len(self._samples)]
         completion.prompt_tokens, completion.first_token_ms = len(tokens), 0.0
         words, text = _WORD.findall(reply), TextStream(sampling.stop)
         completion.finish_reason = "stop" if len(words) < sampling.max_tokens else "length"
         for word in words[: sampling.max_tokens]:
             interrupts.check()
+            if len(completion.logprobs) == self._fails_after:
+                raise CorruptedModelError("the script fails", "Leave out fails_after.")
             completion.logprobs.append(self._logprob)
             completion.entropies.append(-self._logprob)
             completion.margins.append(math.exp(self._logprob))
@@ -122,6 +129,12 @@ class ScriptedGenerator:
     ) -> list[float]:
         """Give the candidate that the script would answer the scripted log-probability, the others the rest."""
         return self._spread("".join(self.stream(tokens, Sampling(), Completion(), interrupts)), candidates)
+
+    def next_logprobs_many(
+        self, prompts: Sequence[Sequence[int]], candidates: Sequence[str], interrupts: Interrupts
+    ) -> list[list[float]]:
+        """Do so for each of many prompts."""
+        return [self.next_logprobs(tokens, candidates, interrupts) for tokens in prompts]
 
     def close(self) -> None:
         """Hold nothing."""
