@@ -262,7 +262,13 @@ def test_what_labels_say_of_like_questions_comes_first_and_in_their_place() -> N
     ]
     db = database((), memories)
     labelled = {"question": "asked so", "message_id": 20, "answer": "yes", "correct": True, "note": None}
-    wrong = {"question": "asked otherwise", "message_id": 30, "answer": "no", "correct": False, "note": None}
+    wrong = {
+        "question": "asked otherwise",
+        "message_id": 30,
+        "answer": "no",
+        "correct": False,
+        "note": "maybe",
+    }
     asked: list[Any] = []
 
     def lessons(ids: list[int], _session: str) -> Sequence[Row]:
@@ -272,8 +278,11 @@ def test_what_labels_say_of_like_questions_comes_first_and_in_their_place() -> N
     db.answers["_lesson"] = lessons
     context = chat_of(db, memories=2).context
     assert asked == [[2, 3]]
-    assert [part.content for part in context.parts if part.part == "memory"] == ["asked so yes", "a fact"]
-    assert context.memory_ids == [2, 1]
+    assert [part.content for part in context.parts if part.part == "memory"] == [
+        "asked otherwise maybe",
+        "a fact",
+    ]
+    assert context.memory_ids == [3, 1]
     assert [lesson.memory_id for lesson in context.lessons] == [3, 2]
     assert learned(context.lessons, "Yes.") == {"lesson": -0.9, "lesson_same": 0.85}
     assert is_repeated(learned(context.lessons, "No!"))

@@ -244,7 +244,12 @@ class _Tier(Knob):
         return Trial(
             scores,
             [],
-            [sum(spent for tier, spent in row["signal_ms"].items() if int(tier) <= value) for row in rows],
+            [
+                sum(
+                    spent for tier, spent in row["signal_ms"].items() if tier in map(str, range(1, value + 1))
+                )
+                for row in rows
+            ],
         )
 
 
