@@ -139,16 +139,17 @@ comment on view decision_daily is
 'What was done with the answers of chats, by day, tenant, model and action, how many were labelled and wrong, and the budget that they were held to: for oneself, or for mindful_reader for all. Milliseconds are those of deciding, the answer''s own aside.';
 
 create view signal_cost with (security_barrier = true) as
-select d.tenant, d.model, e.key::integer as tier, count(*) as answers, avg(e.value::double precision) as mean_ms,
+select d.tenant, d.model, e.key as tier, count(*) as answers, avg(e.value::double precision) as mean_ms,
     percentile_cont(0.9) within group (order by e.value::double precision) as ms_p90
 from mindful.decision d, jsonb_each_text(d.signal_ms) e
 where d.tenant = (select mindful._tenant()) or (select mindful._reads_all())
 group by d.tenant, d.model, e.key;
 comment on view signal_cost is
-'What the signals of each tier beyond the free ones cost an answer, in milliseconds (see calibrator.tier): for oneself, or for mindful_reader for all.';
+'What the signals of each tier cost an answer, in milliseconds (see calibrator.tier and decision.signal_ms): for oneself, or for mindful_reader for all.';
 
+-- Compiling eight queries takes ten times as long as running them.
 create function confidence_report() returns jsonb
-language sql stable parallel safe security invoker
+language sql stable parallel safe security invoker set jit = off
 begin atomic
     select pg_catalog.jsonb_build_object(
         'daily', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.day, v.model)

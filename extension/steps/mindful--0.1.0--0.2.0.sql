@@ -522,15 +522,18 @@ group by created_at::date, tenant, model, role;
 comment on view model_usage is 'What generators did, by day, tenant, model and role: for oneself, or for mindful_reader for all. Answers ended of themselves or were cut by length; times are in milliseconds, waiting for a slot among them.';
 
 create or replace view confidence_daily with (security_barrier = true) as
-with answer as (
-    select g.created_at::date as day, g.tenant, g.model, g.confidence, g.completion_tokens, g.total_ms, l.correct
+with label as (
+    select distinct on (d.tenant, d.generation_id) d.tenant, d.generation_id, o.correct
+    from mindful.outcome o
+    join mindful.decision d on d.tenant = o.tenant and d.id = o.decision_id
+    where (o.tenant = (select mindful._tenant()) or (select mindful._reads_all())) and d.generation_id is not null
+    order by d.tenant, d.generation_id, o.id desc
+),
+answer as (
+    select g.created_at::date as day, g.tenant, g.model, g.confidence, g.completion_tokens, g.total_ms, l.correct,
+        least(width_bucket(g.confidence, 0, 1, 10), 10) as bin
     from mindful.generation g
-    left join lateral (
-        select o.correct from mindful.decision d
-        join mindful.outcome o on o.tenant = d.tenant and o.decision_id = d.id
-        where d.tenant = g.tenant and d.generation_id = g.id
-        order by o.id desc limit 1
-    ) l on true
+    left join label l on l.tenant = g.tenant and l.generation_id = g.id
     where g.tenant = (select mindful._tenant()) or (select mindful._reads_all())
 ),
 daily as (
@@ -552,12 +555,12 @@ histogram as (
                 range between interval '28 days' preceding and interval '1 day' preceding
             ), 0)::bigint as before
         from (
-            select d.day, d.tenant, d.model, n.bin, count(a.confidence) as now
+            select d.day, d.tenant, d.model, n.bin, coalesce(c.answers, 0) as now
             from daily d
             cross join generate_series(1, 10) n (bin)
-            left join answer a on a.day = d.day and a.tenant = d.tenant and a.model = d.model
-                and least(width_bucket(a.confidence, 0, 1, 10), 10) = n.bin
-            group by d.day, d.tenant, d.model, n.bin
+            left join (
+                select a.day, a.tenant, a.model, a.bin, count(*) as answers from answer a group by a.day, a.tenant, a.model, a.bin
+            ) c on c.day = d.day and c.tenant = d.tenant and c.model = d.model and c.bin = n.bin
         ) g
     ) b on b.day = d.day and b.tenant = d.tenant and b.model = d.model
     group by d.day, d.tenant, d.model

@@ -20,8 +20,8 @@ import psycopg
 from support.cluster import Cluster
 from support.models import model_files, register_models
 
-ASK = """select c.message_id, c.reply, mindful._answer_grade(c.reply, %s), d.signals, c.action
-    from llm_chat_detail(%s, max_tokens => 24) c join decision d on d.id = c.decision_id"""
+ASK = """select message_id, reply, mindful._answer_grade(reply, %s), decision_id, action
+    from llm_chat_detail(%s, max_tokens => 24, seed => 1)"""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,10 @@ def ask(db: psycopg.Connection, question: str, answers: list[str]) -> Answer:
     """Ask in a new session."""
     row = db.execute(ASK, (answers, question)).fetchone()
     assert row is not None
-    return Answer(*row)
+    message_id, reply, right, decision_id, action = row
+    signals = db.execute("select signals from decision where id = %s", (decision_id,)).fetchone()
+    assert signals is not None
+    return Answer(message_id, reply, right, signals[0], action)
 
 
 def both(db: psycopg.Connection, question: str, answers: list[str]) -> tuple[Answer, Answer]:

@@ -108,7 +108,7 @@ def test_the_page_shows_what_the_views_say(
     assert "&lt;script&gt;" in text
     found = history.execute("select count(*), sum(generations) from confidence_daily").fetchone()
     assert found is not None
-    assert f"{found[1]} answers of 1 models" in text
+    assert f"{found[1]} answers of scripted, " in text
     drifted = history.execute(
         "select day from confidence_daily where drift > 0.25 and drift > drift_limit"
     ).fetchall()

@@ -106,6 +106,25 @@ def test_it_connects_again(
     assert "Stopped after 6 embeddings." in output
 
 
+def test_it_adapts_where_that_is_asked_for(ana: psycopg.Connection, dsn_of: Mapping[str, str]) -> None:
+    ana.execute(
+        """with decided as (
+               insert into decision (model, with_memory, tier, signals, probability, action, reason)
+               select 'scripted', false, 0, '{}', 0.5, 'flag', 'x' from generate_series(1, 30) returning id
+           )
+           insert into outcome (decision_id, correct, grader) select id, true, 'rule' from decided"""
+    )
+    for arguments, said in (
+        (["--once"], False),
+        (["--once", "--adapt"], True),
+        (["--once", "--adapt"], False),
+    ):
+        done = CliRunner().invoke(main, ["worker", *arguments], env={"MINDFUL_DSN": dsn_of["ana"]})
+        assert done.exit_code == 0, done.output
+        assert ("settings adapted for 1" in done.stdout) == said
+    assert ana.execute("select count(*) from adaptation").fetchone() == (4,)
+
+
 def test_a_server_that_is_not_there_is_an_error() -> None:
     done = CliRunner().invoke(main, ["worker"], env={"MINDFUL_DSN": "host=/nowhere"})
     assert done.exit_code == 1

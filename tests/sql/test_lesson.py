@@ -75,10 +75,10 @@ def test_what_a_label_notes_is_shown_with_a_like_question(
     assert ask(bob)["reply"] == "Rex"
 
 
-def test_a_right_answer_is_shown_again_and_the_latest_label_counts(ana: psycopg.Connection) -> None:
+def test_a_right_answer_is_a_signal_and_the_latest_label_counts(ana: psycopg.Connection) -> None:
     first = ask(ana)
     ana.execute("select review_label(%s, true)", (first["message_id"],))
-    assert [content for content, _ in notes(ana)] == [f"{QUESTION} Rex"]
+    assert notes(ana) == []  # a model gives it more often without
     ask(ana, LIKE)
     verdict, same = signals(ana)
     assert verdict == same > 0.8

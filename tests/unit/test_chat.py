@@ -21,6 +21,7 @@ from mindful.errors import (
     NullValueError,
     UndefinedObjectError,
 )
+from mindful.lesson import is_repeated, learned
 from mindful.llm import SYSTEM_PROMPT
 from mindful.ports import Message, ModelSpec, Row, Sampling
 from mindful.providers.scripted import ScriptedGenerator
@@ -250,6 +251,42 @@ def test_memories_are_neither_the_models_own_words_nor_what_the_window_shows_nor
     ]
     conversation = chat_of(database(turns, memories))
     assert conversation.context.memory_ids == [9]
+
+
+def test_what_labels_say_of_like_questions_comes_first_and_in_their_place() -> None:
+    memories = [
+        memory_of(1, "a fact"),
+        memory_of(2, "asked so", role="user", similarity=0.85),
+        memory_of(3, "asked otherwise", role="user", similarity=0.9),
+        memory_of(4, "asked something else", role="user", similarity=0.7),
+    ]
+    db = database((), memories)
+    labelled = {"question": "asked so", "message_id": 20, "answer": "yes", "correct": True, "note": None}
+    wrong = {
+        "question": "asked otherwise",
+        "message_id": 30,
+        "answer": "no",
+        "correct": False,
+        "note": "maybe",
+    }
+    asked: list[Any] = []
+
+    def lessons(ids: list[int], _session: str) -> Sequence[Row]:
+        asked.append(ids)
+        return [labelled | {"memory_id": 2}, wrong | {"memory_id": 3}]
+
+    db.answers["_lesson"] = lessons
+    context = chat_of(db, memories=2).context
+    assert asked == [[2, 3]]
+    assert [part.content for part in context.parts if part.part == "memory"] == [
+        "asked otherwise maybe",
+        "a fact",
+    ]
+    assert context.memory_ids == [3, 1]
+    assert [lesson.memory_id for lesson in context.lessons] == [3, 2]
+    assert learned(context.lessons, "Yes.") == {"lesson": -0.9, "lesson_same": 0.85}
+    assert is_repeated(learned(context.lessons, "No!"))
+    assert not is_repeated(learned(context.lessons, "perhaps"))
 
 
 def test_only_memories_that_matter_are_shown() -> None:

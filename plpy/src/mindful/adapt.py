@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -145,26 +146,23 @@ class _Replay(Knob):
         return self._db.rows("select * from mindful._adaptation_gold($1)", ("text",), (self._model,))
 
     def _answer(self, rows: Sequence[Row], temperature: float, memories: int) -> Trial:
-        sampling = Sampling(self._max_tokens, temperature, None if temperature == 0 else 1)
-        answering = Answering(self._db, self._model, sampling, memories, 0)
-        generator = runtime.generator(self._db, self._model)[1]
-        done: list[Completion] = []
         texts: list[str] = []
+        tokens: list[float] = []
+        ms: list[float] = []
+        generator = runtime.generator(self._db, self._model)[1]
         for at in range(0, len(rows), AT_ONCE):
-            prompts = [
-                generator.encode(answering.context(_gold(row)).messages()) for row in rows[at : at + AT_ONCE]
-            ]
+            batch, started = rows[at : at + AT_ONCE], time.perf_counter()
+            samplings = [_sampling(row, self._max_tokens, temperature) for row in batch]
+            answering = Answering(self._db, self._model, samplings[0], memories, 0)
+            prompts = [generator.encode(answering.context(_gold(row)).messages()) for row in batch]
             for prompt in prompts:
                 check_fits(prompt, generator)
-            completions = [Completion() for _ in prompts]
+            completions = [Completion() for _ in batch]
             with Turn(self._db) as turn:  # and no row in generation: nobody was answered
-                texts += generator.stream_many(prompts, [sampling] * len(prompts), completions, turn)
-            done += completions
-        return Trial(
-            self._graded([text.strip(BLANK) for text in texts], rows),
-            [len(one.logprobs) for one in done],
-            [one.total_ms for one in done],
-        )
+                texts += generator.stream_many(prompts, samplings, completions, turn)
+            tokens += [len(one.logprobs) for one in completions]
+            ms += [(time.perf_counter() - started) * 1000 / len(batch)] * len(batch)
+        return Trial(self._graded([text.strip(BLANK) for text in texts], rows), tokens, ms)
 
     def _graded(self, answers: Sequence[str], rows: Sequence[Row]) -> list[float]:
         graded = self._db.rows(
@@ -175,6 +173,11 @@ class _Replay(Knob):
             (json.dumps([[text, list(row["answers"])] for text, row in zip(answers, rows, strict=True)]),),
         )
         return [float(row["score"]) for row in graded]
+
+
+def _sampling(row: Row, max_tokens: int, temperature: float) -> Sampling:
+    """Give each question a seed of its own: with one for all, all would have the same luck."""
+    return Sampling(max_tokens, temperature, None if temperature == 0 else row["outcome_id"] % 2**31)
 
 
 def _gold(row: Row) -> Gold:
@@ -241,7 +244,12 @@ class _Tier(Knob):
         return Trial(
             scores,
             [],
-            [sum(spent for tier, spent in row["signal_ms"].items() if int(tier) <= value) for row in rows],
+            [
+                sum(
+                    spent for tier, spent in row["signal_ms"].items() if tier in map(str, range(1, value + 1))
+                )
+                for row in rows
+            ],
         )
 
 
@@ -316,20 +324,20 @@ def _adapted(db: Database, knob: Knob) -> Found:
             knob.key, held, None, False, f"none does better than {held} on the older labels", evidence
         )
     mine, other = (knob.trial(value, knob.newer, knob.older) for value in (best, held))
-    chance = _chance([a - b for a, b in zip(mine.scores, other.scores, strict=True)])
-    evidence |= {"tested": {json.dumps(best): mine.figures(), json.dumps(held): other.figures()}, "p": chance}
+    p = chance([a - b for a, b in zip(mine.scores, other.scores, strict=True)])
+    evidence |= {"tested": {json.dumps(best): mine.figures(), json.dumps(held): other.figures()}, "p": p}
     reason = (
         f"{best} scores {mine.mean():.4f} and {held} {other.mean():.4f} "
-        f"on {len(knob.newer)} labels not chosen by, p = {chance:.4f}"
+        f"on {len(knob.newer)} labels not chosen by, p = {p:.4f}"
     )
-    return Found(knob.key, held, best, chance <= _LEVEL, reason, evidence)
+    return Found(knob.key, held, best, p <= _LEVEL, reason, evidence)
 
 
 def _with(values: Sequence[Any], held: Any) -> Sequence[Any]:
     return values if held in values else [*values, held]
 
 
-def _chance(gains: Sequence[float]) -> float:
+def chance(gains: Sequence[float]) -> float:
     """Probability of such a mean gain if none were there: a paired randomization test (Fisher 1935), one-sided."""
     import numpy as np
 

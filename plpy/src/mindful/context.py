@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from mindful.llm import SYSTEM_PROMPT, check_fits, sampling_of
 from mindful.ports import Database, Generator, Message, ModelSpec, Row, Sampling
 from mindful.setting import setting_get
 from mindful.tool import Toolbox, ToolCall
+from mindful.window import cost, first, fitting, from_user, turn_of
 
 LAYOUT = "Context:\n{memories}\n\nQuestion: {message}\nAnswer:"
 """How memories and message make one turn; the model's option `layout` replaces it. Memories stand in the user's turn,
@@ -233,23 +234,23 @@ class _Composer:
         length = self._generator.context_length
         room = length - min(sampling.max_tokens, length // 2) - system.tokens - last.tokens
         settings = list(self._settings(changes))
-        room -= _cost(settings)
+        room -= cost(settings)
         core = self._core(room // 4)
-        room -= _cost(core)
+        room -= cost(core)
         layout = self._spec.options.get("layout", LAYOUT)
         around = self._generator.count(layout)
         turns = self._since(turns)
         shown = {row["id"] for row in turns} | {part.memory_id for part in core}
-        recalled = _fitting(self._recall(message, shown, memories), room // 3 - around)
+        recalled = fitting(self._recall(message, shown, memories), room // 3 - around)
         calls = self._tools.use(message, room // 4) if self._tools else []
         called = [
             self.part("tool", "user", call.content, f"{call.outcome}, called for the message")
             for call in calls
         ]
         if recalled or called:
-            room -= around + _cost(recalled) + _cost(called)
+            room -= around + cost(recalled) + cost(called)
         summaries, window = self._told(turns, room)
-        shown_from = _turn_of(window[0], turns) if window else None
+        shown_from = turn_of(window[0], turns) if window else None
         parts = [system, *settings, *core, *summaries, *called, *recalled, *window, last]
         return Context(
             parts, layout, shown_from, reply_to, changes, calls, self._considered, self._lessons, clarified
@@ -293,20 +294,20 @@ class _Composer:
             self.part("core", "system", row["content"], "its metadata say core", row["id"])
             for row in self._interruptibly(rows)
         )
-        return _fitting(parts, min(room, rows[0]["tokens"])) if rows else []
+        return fitting(parts, min(room, rows[0]["tokens"])) if rows else []
 
     def _told(self, turns: Sequence[Row], room: int) -> tuple[list[Part], list[Part]]:
         """Choose the turns that are shown, and the summaries of those before them."""
         window = self._window(turns, room)
         summaries = self._summaries(turns, window, room)
-        if _cost(summaries) + _cost(window) > room:  # then the window moves, to where it leaves room for them
-            window = self._window(turns, room - _cost(summaries))
-            summaries = self._summaries(turns, window, room - _cost(window))
+        if cost(summaries) + cost(window) > room:  # then the window moves, to where it leaves room for them
+            window = self._window(turns, room - cost(summaries))
+            summaries = self._summaries(turns, window, room - cost(window))
         return summaries, window
 
     def _summaries(self, turns: Sequence[Row], window: Sequence[Part], room: int) -> list[Part]:
         """Choose summaries of what was said before the window, the newest that fit a share of the context."""
-        begins = _turn_of(window[0], turns) if window else turns[0]["turn"] + 1 if turns else 1
+        begins = turn_of(window[0], turns) if window else turns[0]["turn"] + 1 if turns else 1
         if begins == 1:
             return []
         rows = self._db.rows(
@@ -324,7 +325,7 @@ class _Composer:
             )
             for row in rows
         )
-        return _fitting(parts, min(room, self._generator.context_length // _SUMMARY_SHARE))[::-1]
+        return fitting(parts, min(room, self._generator.context_length // _SUMMARY_SHARE))[::-1]
 
     def _turns(self) -> Sequence[Row]:
         """Read the newest turns, newest first."""
@@ -375,9 +376,9 @@ class _Composer:
             if turn["role"] in _SPEAKERS
         ]
         parts = [part for part in parts if part.tokens <= room]  # one that would never fit hides no other
-        window = _from_user(_first(parts[:_WINDOW], room))
-        if len(window) < len(_from_user(parts)):
-            window = _from_user(_first(parts[: _WINDOW // 2], room // 2)) or window
+        window = from_user(first(parts[:_WINDOW], room))
+        if len(window) < len(from_user(parts)):
+            window = from_user(first(parts[: _WINDOW // 2], room // 2)) or window
         return window[::-1]
 
     def _recall(self, message: str, shown: set[int | None], memories: int) -> Iterator[Part]:
@@ -436,34 +437,3 @@ def related(rows: Sequence[Row], shown: Container[int | None], message: str) -> 
         and row["content"] != message
         and (row["bm25"] is not None or (row["similarity"] or 0) >= _RELATED)
     ]
-
-
-def _fitting(parts: Iterable[Part], room: int) -> list[Part]:
-    """Take parts, best first, for as long as they fit; one that would never fit hides no other."""
-    return _first((part for part in parts if part.tokens <= room), room)
-
-
-def _cost(parts: Iterable[Part]) -> int:
-    return sum(part.tokens for part in parts)
-
-
-def _turn_of(part: Part, turns: Sequence[Row]) -> int:
-    return next(int(turn["turn"]) for turn in turns if turn["id"] == part.memory_id)
-
-
-def _first(parts: Iterable[Part], room: int) -> list[Part]:
-    """Take the first parts, as many as fit."""
-    kept: list[Part] = []
-    for part in parts:
-        room -= part.tokens
-        if room < 0:
-            break
-        kept.append(part)
-    return kept
-
-
-def _from_user(window: list[Part]) -> list[Part]:
-    """Drop the oldest parts, the list's last, up to a user's: templates want the user to begin."""
-    while window and window[-1].role == "assistant":
-        window = window[:-1]
-    return window

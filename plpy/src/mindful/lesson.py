@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mindful.ports import Database, Row
 from mindful.signal import Signals, words
 
-_ALIKE = 0.8
+_ALIKE = 0.85
 """Cosine similarity from which on two questions ask much the same (docs/decisions.md)."""
 
 
@@ -26,20 +26,17 @@ class Lesson:
 
     @property
     def content(self) -> str | None:
-        """What there is to be learned: the right answer, or what its label notes of a wrong one.
+        """What there is to be learned: what the label of a wrong answer notes.
 
-        That an answer was wrong is not said: a small model takes up whatever stands in its prompt.
+        Right answers are not shown, which the model gives without them more often than with (docs/confidence.md), nor
+        that one was wrong: a small model takes up whatever stands in its prompt.
         """
-        known = self.answer if self.correct else self.note
-        return f"{self.question} {known}" if known else None
+        return f"{self.question} {self.note}" if self.note and not self.correct else None
 
     @property
     def reason(self) -> str:
         """Why it is shown."""
-        verdict = "right" if self.correct else "wrong, and what the label notes"
-        return (
-            f"asked before, similarity {self.similarity:.2f}: answer {self.message_id} was labelled {verdict}"
-        )
+        return f"asked before, similarity {self.similarity:.2f}: answer {self.message_id} was labelled wrong"
 
 
 def lessons(db: Database, recalled: Sequence[Row], session_id: str | None) -> list[Lesson]:

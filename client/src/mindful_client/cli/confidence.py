@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 Point = tuple[float, float]
 
 _WIDTH, _HEIGHT = 460.0, 260.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 10.0, 10.0, 26.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 16.0, 10.0, 36.0
 _TICKS = 5
 _COLOURS = 7
 """Of the style sheet, used in turn (Okabe and Ito 2008, told apart by colour-blind eyes too)."""
@@ -86,8 +86,11 @@ class Chart:
     """Dashed lines, and what they say."""
     bars: list[tuple[float, float, float, float, int, str]] = field(default_factory=list)
     """x, y, width and height, a colour, and what it says."""
+    whole: tuple[bool, bool] = (False, False)
+    """Whether x, and y, are whole numbers."""
     width: float = _WIDTH
     height: float = _HEIGHT
+    edges: tuple[float, float, float, float] = (_LEFT, _WIDTH - _RIGHT, _TOP, _HEIGHT - _BOTTOM)
 
     def at(self, x: float, y: float) -> Point:
         """Place a point of the plane on the picture."""
@@ -101,18 +104,20 @@ class Chart:
     @property
     def x_ticks(self) -> Iterator[tuple[float, str]]:
         """Where ticks stand on the lower edge, and what they say."""
-        for value in _ticks(self.low[0], self.high[0]):
+        for value in _ticks(self.low[0], self.high[0], self.whole[0]):
             yield self.at(value, self.low[1])[0], self.x_text(value)
 
     @property
     def y_ticks(self) -> Iterator[tuple[float, str]]:
         """Where ticks stand on the left edge, and what they say."""
-        for value in _ticks(self.low[1], self.high[1]):
+        for value in _ticks(self.low[1], self.high[1], self.whole[1]):
             yield self.at(self.low[0], value)[1], self.y_text(value)
 
     def line(self, name: str, points: Iterable[Point]) -> Series:
         """Add a line."""
         series = Series(name, [self.at(*point) for point in points], len(self.series) % _COLOURS)
+        if len(series.points) == 1:  # which is no line
+            series.marks = [(*series.points[0], 3, name)]
         self.series.append(series)
         return series
 
@@ -121,7 +126,10 @@ class Chart:
         self.rules.append((self.at(*start), self.at(*end), name))
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def _ticks(low: float, high: float, whole: bool) -> list[float]:
+    if whole:
+        step = max(math.ceil((high - low) / _TICKS), 1)
+        return list(range(math.ceil(low), math.floor(high) + 1, step))
     return [low + (high - low) * at / _TICKS for at in range(_TICKS + 1)]
 
 
@@ -209,7 +217,7 @@ def _actions(rows: Sequence[Row]) -> Chart | None:
         sum(row["decisions"] for row in group) for _, group in _grouped(rows, lambda row: row["day"])
     )
     chart = _over_time(rows, highest, "answers")
-    chart.y_text = "{:.0f}".format
+    chart.y_text, chart.whole = "{:.0f}".format, (True, True)
     span = (_WIDTH - _LEFT - _RIGHT) / (chart.high[0] - chart.low[0])
     for day, group in _grouped(rows, lambda row: str(row["day"])):
         below = 0
@@ -233,6 +241,7 @@ def _over_time(rows: Sequence[Row], highest: float, label: str) -> Chart:
         "",
         label,
         x_text=lambda value: date.fromordinal(round(value)).isoformat()[5:],
+        whole=(True, False),
     )
 
 
