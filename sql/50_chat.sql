@@ -116,9 +116,9 @@ create function llm_chat(
     session_id uuid default null,
     model text default null,
     max_tokens integer default 256,
-    temperature real default 0,
+    temperature real default null,
     seed integer default null,
-    memories integer default 3
+    memories integer default null
 ) returns text
 language plpython3u volatile parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
@@ -127,16 +127,16 @@ from mindful.chat import llm_chat
 return llm_chat(message, session_id, model, max_tokens, temperature, seed, memories)
 $python$;
 comment on function llm_chat(text, uuid, text, integer, real, integer, integer) is
-'Answers a message with the conversation so far and with recalled memories (at most `memories` of them) in view, and stores both turns. session_id NULL starts a new conversation, which still remembers all others of the caller. message NULL answers the session''s last message, which a client has inserted and committed before. Errors: 22004 (both NULL), 22023, 42704 (no such session of yours, no such model), 54000 (message longer than the context), 57014 (cancelled).';
+'Answers a message with the conversation so far and with recalled memories (at most `memories` of them) in view, and stores both turns. Memories and temperature NULL: as the settings chat_memories and chat_temperature say. session_id NULL starts a new conversation, which still remembers all others of the caller. message NULL answers the session''s last message, which a client has inserted and committed before. Errors: 22004 (both NULL), 22023, 42704 (no such session of yours, no such model), 54000 (message longer than the context), 57014 (cancelled).';
 
 create function llm_chat_detail(
     message text,
     session_id uuid default null,
     model text default null,
     max_tokens integer default 256,
-    temperature real default 0,
+    temperature real default null,
     seed integer default null,
-    memories integer default 3
+    memories integer default null
 ) returns chat_detail
 language plpython3u volatile parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
@@ -152,9 +152,9 @@ create function llm_chat_stream(
     session_id uuid default null,
     model text default null,
     max_tokens integer default 256,
-    temperature real default 0,
+    temperature real default null,
     seed integer default null,
-    memories integer default 3
+    memories integer default null
 ) returns setof text
 language plpython3u volatile parallel unsafe security invoker cost 100000 rows 100
 set search_path = pg_catalog, mindful, pg_temp

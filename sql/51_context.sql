@@ -1,6 +1,10 @@
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('core_memory_tokens', 'integer', 0, 1000000, '{global,user,session}', '256',
-        'How many tokens of core memories, those whose metadata say {"core": true}, are shown with every message.');
+        'How many tokens of core memories, those whose metadata say {"core": true}, are shown with every message.'),
+    ('chat_memories', 'integer', 0, 50, '{global,user,session}', '3',
+        'How many recalled memories are shown with a message at most, where a call does not say it.'),
+    ('chat_temperature', 'number', 0, 10, '{global,user,session}', '0',
+        'The temperature of chats'' answers, where a call does not say it; 0 always takes the likeliest token.');
 
 create index memory_core on memory (tenant, id) where metadata -> 'core' = 'true';
 
@@ -43,7 +47,7 @@ create function session_context(
     query text default null,
     model text default null,
     max_tokens integer default 256,
-    memories integer default 3
+    memories integer default null
 ) returns table (
     part text, role text, content text, tokens integer, memory_id bigint, score double precision, reason text
 )
@@ -54,4 +58,4 @@ from mindful.context import session_context
 return session_context(session_id, query, model, max_tokens, memories)
 $python$;
 comment on function session_context(uuid, text, text, integer, integer) is
-'What the model would be shown for a message in a session, part by part in its order, with its tokens (those that the chat template adds included, at most) and the reason: the system prompt with the core memories and the summaries of turns that left the window, the recalled memories (they stand in the message), the newest turns that fit the context beside max_tokens of answer, the message. Without a query, the session''s last message if the user wrote it. Errors: 22004, 22023, 42704, 55000 (no message waits), 54000 (the message alone is too long).';
+'What the model would be shown for a message in a session, part by part in its order, with its tokens (those that the chat template adds included, at most) and the reason: the system prompt with the core memories and the summaries of turns that left the window, the recalled memories (they stand in the message), the newest turns that fit the context beside max_tokens of answer, the message. Memories NULL: as many as the setting chat_memories says. Without a query, the session''s last message if the user wrote it. Errors: 22004, 22023, 42704, 55000 (no message waits), 54000 (the message alone is too long).';

@@ -2,7 +2,7 @@ create function calibration_import(
     gold text,
     model text default null,
     source text default '',
-    memories integer default 3,
+    memories integer default null,
     max_tokens integer default 64,
     tier integer default 0
 ) returns integer

@@ -29,11 +29,49 @@ group by created_at::date, tenant, model, role;
 comment on view model_usage is 'What generators did, by day, tenant, model and role: for oneself, or for mindful_reader for all. Answers ended of themselves or were cut by length; times are in milliseconds, waiting for a slot among them.';
 
 create view confidence_daily with (security_barrier = true) as
-select created_at::date as day, tenant, model, count(*) as generations, avg(confidence) as mean_confidence,
-    percentile_cont(0.1) within group (order by confidence) as confidence_p10,
-    percentile_cont(0.9) within group (order by confidence) as confidence_p90
-from mindful.generation
-where tenant = (select mindful._tenant()) or (select mindful._reads_all())
-group by created_at::date, tenant, model;
-comment on view confidence_daily is 'How sure the generators were, by day, tenant and model: for oneself, or for mindful_reader for all.';
-
+with answer as (
+    select g.created_at::date as day, g.tenant, g.model, g.confidence, g.completion_tokens, g.total_ms, l.correct
+    from mindful.generation g
+    left join lateral (
+        select o.correct from mindful.decision d
+        join mindful.outcome o on o.tenant = d.tenant and o.decision_id = d.id
+        where d.tenant = g.tenant and d.generation_id = g.id
+        order by o.id desc limit 1
+    ) l on true
+    where g.tenant = (select mindful._tenant()) or (select mindful._reads_all())
+),
+daily as (
+    select day, tenant, model, count(*) as generations, avg(confidence) as mean_confidence,
+        percentile_cont(0.1) within group (order by confidence) as confidence_p10,
+        percentile_cont(0.9) within group (order by confidence) as confidence_p90,
+        avg(completion_tokens) as mean_tokens, avg(total_ms) as mean_ms,
+        count(correct) as labels, count(*) filter (where not correct) as wrong
+    from answer
+    group by day, tenant, model
+),
+histogram as (
+    select d.day, d.tenant, d.model, array_agg(b.now order by b.bin) as now, array_agg(b.before order by b.bin) as before
+    from daily d
+    join (
+        select g.day, g.tenant, g.model, g.bin, g.now,
+            coalesce(sum(g.now) over (
+                partition by g.tenant, g.model, g.bin order by g.day
+                range between interval '28 days' preceding and interval '1 day' preceding
+            ), 0)::bigint as before
+        from (
+            select d.day, d.tenant, d.model, n.bin, count(a.confidence) as now
+            from daily d
+            cross join generate_series(1, 10) n (bin)
+            left join answer a on a.day = d.day and a.tenant = d.tenant and a.model = d.model
+                and least(width_bucket(a.confidence, 0, 1, 10), 10) = n.bin
+            group by d.day, d.tenant, d.model, n.bin
+        ) g
+    ) b on b.day = d.day and b.tenant = d.tenant and b.model = d.model
+    group by d.day, d.tenant, d.model
+)
+select d.day, d.tenant, d.model, d.generations, d.mean_confidence, d.confidence_p10, d.confidence_p90,
+    d.mean_tokens, d.mean_ms, d.labels, d.wrong, f.drift, f.drift_limit
+from daily d
+join histogram h on h.day = d.day and h.tenant = d.tenant and h.model = d.model,
+    lateral mindful._drift(h.before, h.now) f;
+comment on view confidence_daily is 'How sure the generators were, what their answers cost (tokens, milliseconds) and how many were labelled and wrong, by day, tenant and model: for oneself, or for mindful_reader for all. Drift compares the day''s confidence with that of the 28 days before; above drift_limit it is more than chance (see _drift).';

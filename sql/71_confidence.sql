@@ -123,3 +123,66 @@ from (
 where s.auroc is not null;
 comment on view signal_quality is
 'How well each signal alone ranks right answers above wrong ones: AUROC (0.5 is chance; below, high values are a bad sign) with the bounds of its 95% interval (Hanley and McNeil 1982). For oneself, or for mindful_reader for all.';
+
+create view decision_daily with (security_barrier = true) as
+select d.created_at::date as day, d.tenant, d.model, d.action, count(*) as decisions, avg(d.probability) as mean_probability,
+    avg(d.total_ms) as mean_ms, count(l.correct) as labels, count(*) filter (where not l.correct) as wrong, max(t.budget) as budget
+from mindful.decision d
+left join mindful.threshold t on t.tenant = d.tenant and t.id = d.threshold_id
+left join lateral (
+    select o.correct from mindful.outcome o
+    where o.tenant = d.tenant and o.decision_id = d.id order by o.id desc limit 1
+) l on true
+where d.message_id is not null and (d.tenant = (select mindful._tenant()) or (select mindful._reads_all()))
+group by d.created_at::date, d.tenant, d.model, d.action;
+comment on view decision_daily is
+'What was done with the answers of chats, by day, tenant, model and action, how many were labelled and wrong, and the budget that they were held to: for oneself, or for mindful_reader for all. Milliseconds are those of deciding, the answer''s own aside.';
+
+create view signal_cost with (security_barrier = true) as
+select d.tenant, d.model, e.key::integer as tier, count(*) as answers, avg(e.value::double precision) as mean_ms,
+    percentile_cont(0.9) within group (order by e.value::double precision) as ms_p90
+from mindful.decision d, jsonb_each_text(d.signal_ms) e
+where d.tenant = (select mindful._tenant()) or (select mindful._reads_all())
+group by d.tenant, d.model, e.key;
+comment on view signal_cost is
+'What the signals of each tier beyond the free ones cost an answer, in milliseconds (see calibrator.tier): for oneself, or for mindful_reader for all.';
+
+create function confidence_report() returns jsonb
+language sql stable parallel safe security invoker
+begin atomic
+    select pg_catalog.jsonb_build_object(
+        'daily', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.day, v.model)
+            from mindful.confidence_daily v where v.tenant = (select mindful._tenant())),
+        'decisions', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.day, v.model, v.action)
+            from mindful.decision_daily v where v.tenant = (select mindful._tenant())),
+        'reliability', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.model, v.with_memory, v.tier, v.bin)
+            from mindful.reliability_curve v where v.tenant = (select mindful._tenant())),
+        'risk', (
+            select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(p) - 'part' order by p.model, p.with_memory, p.coverage)
+            from (
+                select distinct on (v.model, v.with_memory, pg_catalog.ceil(v.coverage * 100)) v.model, v.with_memory,
+                    v.coverage, v.risk, pg_catalog.ceil(v.coverage * 100) as part
+                from mindful.risk_coverage v
+                where v.tenant = (select mindful._tenant())
+                order by v.model, v.with_memory, pg_catalog.ceil(v.coverage * 100), v.coverage desc
+            ) p
+        ),
+        'signals', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.model, v.with_memory, v.auroc desc)
+            from mindful.signal_quality v where v.tenant = (select mindful._tenant())),
+        'costs', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.model, v.tier)
+            from mindful.signal_cost v where v.tenant = (select mindful._tenant())),
+        'thresholds', (
+            select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(t) - 'tenant' || pg_catalog.jsonb_build_object('model', c.model,
+                'with_memory', c.with_memory, 'tier', c.tier) order by t.id)
+            from mindful.threshold t
+            join mindful.calibrator c on c.tenant = t.tenant and c.id = t.calibrator_id
+            where t.tenant = (select mindful._tenant())
+        ),
+        'adaptations', (
+            select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(a) - 'tenant' order by a.id)
+            from mindful.adaptation a where a.tenant = (select mindful._tenant()) and a.candidate is not null
+        )
+    );
+end;
+comment on function confidence_report() is
+'What the views of confidence say of the caller''s answers, as one document: daily, decisions, reliability, risk (a point for each per cent of coverage), signals, costs, thresholds, which tell alarms by the status tightened, and adaptations. A list that has nothing is null. The command mindful report draws it.';

@@ -96,3 +96,56 @@ end
 $$;
 comment on function consolidation_schedule(text) is
 'Has pg_cron read for facts every five minutes where that is asked for, and everything at a schedule (crontab''s five fields; NULL ends both), as the calling role. Returns whether it is scheduled now. Errors: 55000 (no pg_cron), 42501 (no right to the schema cron).';
+
+create function adaptation_work(tenants integer default 10) returns integer
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    outer_tenant text := coalesce(current_setting('mindful.tenant', true), '');
+    due text;
+    runs integer := 0;
+begin
+    perform mindful._integer_argument('tenants', tenants, 1, 100000);
+    for due in
+        select o.tenant
+        from mindful.outcome o
+        left join (select a.tenant, max(a.last_outcome) as seen from mindful.adaptation a group by a.tenant) a on a.tenant = o.tenant
+        where o.id > coalesce(a.seen, 0)
+        group by o.tenant having count(*) >= 30
+        order by min(o.id) limit adaptation_work.tenants
+    loop
+        perform set_config('mindful.tenant', due, true);
+        if pg_try_advisory_xact_lock(hashtextextended('mindful.adaptation ' || mindful._tenant(), 0)) then
+            perform mindful.confidence_adapt();
+            runs := runs + 1;
+        end if;
+    end loop;
+    perform set_config('mindful.tenant', outer_tenant, true);
+    return runs;
+end
+$$;
+comment on function adaptation_work(integer) is
+'Runs confidence_adapt for tenants that have 30 labels newer than at its last run, a tenant after the other, as far as the caller reaches them: a superuser all, others their own. Returns how many. Error 22023.';
+
+create function adaptation_schedule(schedule text default '30 3 * * *') returns boolean
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if not exists (select from pg_extension e where e.extname = 'pg_cron') then
+        perform mindful._raise('55000', 'the extension pg_cron is not installed in this database',
+            'Install it, or run the worker: mindful worker --adapt.');
+    end if;
+    if exists (select from cron.job j where j.jobname = 'mindful_adaptation' and j.username = current_user) then
+        perform cron.unschedule('mindful_adaptation');
+    end if;
+    if schedule is null then
+        return false;
+    end if;
+    perform cron.schedule('mindful_adaptation', schedule, 'select mindful.adaptation_work(tenants => 100000)');
+    return true;
+end
+$$;
+comment on function adaptation_schedule(text) is
+'Has pg_cron run adaptation_work for everybody at a schedule (crontab''s five fields; NULL ends it), as the calling role. Returns whether it is scheduled now. Errors: 55000 (no pg_cron), 42501 (no right to the schema cron).';

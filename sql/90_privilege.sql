@@ -9,9 +9,11 @@ grant select, insert, update, delete on session, memory, memory_term, memory_cou
 grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;
 grant select, insert, update, delete on tool to mindful_user, mindful_admin;
 -- Records of what happened are added to and read, never changed.
-grant select, insert on generation, review, forget_receipt, calibrator, threshold, gold, decision, outcome, action_gain to mindful_user;
+grant select, insert on generation, review, forget_receipt, calibrator, threshold, gold, decision, outcome,
+    action_gain, adaptation to mindful_user;
 grant select on latest_outcome, decision_log, label_queue to mindful_user;
-grant select on reliability_curve, risk_coverage, signal_quality, action_latency to mindful_user, mindful_reader;
+grant select on reliability_curve, risk_coverage, signal_quality, action_latency, decision_daily, signal_cost
+to mindful_user, mindful_reader;
 -- A row that the server has not sealed is refused, so its tenant may do with the cache what it likes.
 grant select, insert, delete on kv_state to mindful_user;
 grant select on conversation, memory_overview, model_usage, confidence_daily, embedding_status to mindful_user;
@@ -73,7 +75,8 @@ grant execute on function
     _setting_check(text, jsonb, text)
 to mindful_admin;
 grant execute on procedure job_worker(real, boolean) to mindful_admin;
-grant execute on function _tenant(), _reads_all(), mindful_status(), _embedding_status(), _embedding_count_all()
+grant execute on function _tenant(), _reads_all(), _drift(bigint[], bigint[]), mindful_status(), _embedding_status(),
+    _embedding_count_all()
 to mindful_reader;
 
 grant select, insert, update, delete on training_sample, training_sample_memory to mindful_user;

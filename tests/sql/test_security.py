@@ -25,6 +25,7 @@ TABLES = (
     "decision",
     "outcome",
     "action_gain",
+    "adaptation",
     "consolidation",
     "memory_extraction",
     "memory_statement",
@@ -53,6 +54,7 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
         "select calibration_import(%s, model => %s)",
         ('{"question": "Where is the safe?", "answers": ["cellar"]}', SCRIPTED_GENERATOR),
     )
+    ana.execute("select confidence_adapt(%s)", (SCRIPTED_GENERATOR,))
     ana.execute(
         """insert into calibrator (model, with_memory, tier, features, means, scales, weights, intercept, labels, wrong,
            metrics, last_outcome, adopted) values ('x', false, 0, '{}', '{}', '{}', '{}', 0, 30, 10, '{}', 1, true)"""

@@ -96,6 +96,7 @@ def database(
             "message_insert_many": stored,
             "insert into mindful.generation": [{"id": 1}],
             "confidence_tier": [{one.name: json.dumps(one.default) for one in fields(Settings)}],
+            "_lesson": [],
             "_recall_coverage": [{"coverage": 0.5, "best": 0.5}],
             "_calibrator_find": [],
             "_label_count": [{"labels": 0, "correct": 0}],
@@ -338,8 +339,8 @@ def test_a_session_of_somebody_else_does_not_exist() -> None:
         chat_of(db)
 
 
-@pytest.mark.parametrize("memories", [-1, 51, None])
-def test_memories_are_between_0_and_50(memories: Any) -> None:
+@pytest.mark.parametrize("memories", [-1, 51])
+def test_memories_are_between_0_and_50(memories: int) -> None:
     with pytest.raises(InvalidParameterError):
         chat_of(database(), memories=memories)
 

@@ -68,6 +68,7 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
         "insert into action_gain (action, model, answers, changed, gained, lost, p_value, helps)"
         " values ('retrieve', 'x', 9, 4, 3, 1, 0.3125, false)"
     )
+    ana.execute("select confidence_adapt(%s)", (SCRIPTED_GENERATOR,))
     ana.execute("select setting_set('model_slot_wait_ms', '5000')")
     ana.execute("insert into memory_access (id) select min(id) from memory")
     ana.execute("select memory_link_insert(min(id), max(id), 'about') from memory")

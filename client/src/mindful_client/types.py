@@ -258,6 +258,19 @@ class ActionGain:
 
 
 @dataclass(frozen=True)
+class AdaptationDetail:
+    """What confidence_adapt made of one setting; change_id is for setting_undo."""
+
+    key: str
+    held: Any
+    candidate: Any
+    adopted: bool
+    change_id: int | None
+    reason: str
+    evidence: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class StatusDetail:
     """What mindful runs on, and what the connection that was asked holds."""
 

@@ -74,8 +74,9 @@ def _widened(asking: Asking, generator: Generator, context: Context, memories: i
         undo=False,
         timeout_ms=_RECALL_MS,
     )
-    others = [part for part in context.parts if part.part != "memory"]
-    shown = {part.memory_id for part in others}
+    taught = {lesson.memory_id for lesson in context.lessons}
+    others = [part for part in context.parts if part.part != "memory" or part.memory_id in taught]
+    shown = taught | {part.memory_id for part in others}
     reserved = min(asking.sampling.max_tokens, generator.context_length // 2)
     room = (
         generator.context_length - reserved - len(generator.encode(replace(context, parts=others).messages()))

@@ -18,6 +18,7 @@ from mindful.errors import InvalidParameterError
 from mindful.llm import BLANK, Call, check_fits, sampling_of
 from mindful.ports import Database, Sampling
 from mindful.recap import keep_up
+from mindful.setting import setting_get
 from mindful.state import ConversationState
 from mindful.tool import Toolbox
 
@@ -37,7 +38,9 @@ def llm_chat(
     memories: int | None,
 ) -> str:
     """Answer a message."""
-    chat = Chat(db, message, session_id, model, sampling_of(max_tokens, temperature, seed), memories)
+    chat = Chat(
+        db, message, session_id, model, _sampling(db, session_id, max_tokens, temperature, seed), memories
+    )
     return chat.answer()
 
 
@@ -53,7 +56,9 @@ def llm_chat_detail(
     memories: int | None,
 ) -> dict[str, Any]:
     """Answer a message, and tell where the reply is, what it rests on, what it cost and how sure it is."""
-    chat = Chat(db, message, session_id, model, sampling_of(max_tokens, temperature, seed), memories)
+    chat = Chat(
+        db, message, session_id, model, _sampling(db, session_id, max_tokens, temperature, seed), memories
+    )
     return {"reply": chat.answer()} | chat.outcome()
 
 
@@ -70,8 +75,16 @@ def llm_chat_stream(
 ) -> Iterator[str]:
     """Answer a message piece by piece."""
     yield from Chat(
-        db, message, session_id, model, sampling_of(max_tokens, temperature, seed), memories
+        db, message, session_id, model, _sampling(db, session_id, max_tokens, temperature, seed), memories
     ).stream()
+
+
+def _sampling(
+    db: Database, session_id: str | None, max_tokens: int | None, temperature: float | None, seed: int | None
+) -> Sampling:
+    if temperature is None:
+        temperature = setting_get(db, "chat_temperature", session_id)
+    return sampling_of(max_tokens, temperature, seed)
 
 
 class Chat:

@@ -13,8 +13,10 @@ from mindful import assistant, clarification, runtime
 from mindful.clarification import Clarified
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError, UndefinedObjectError
+from mindful.lesson import Lesson, lessons
 from mindful.llm import SYSTEM_PROMPT, check_fits, sampling_of
 from mindful.ports import Database, Generator, Message, ModelSpec, Row, Sampling
+from mindful.setting import setting_get
 from mindful.tool import Toolbox, ToolCall
 
 LAYOUT = "Context:\n{memories}\n\nQuestion: {message}\nAnswer:"
@@ -74,6 +76,8 @@ class Context:
     """The memories that recall found, with their scores."""
     clarified: Clarified | None = None
     """What the message settles of the question that was asked back before it."""
+    lessons: Sequence[Lesson] = ()
+    """What labels say of answers to like questions."""
 
     @property
     def memory_ids(self) -> list[int]:
@@ -164,9 +168,11 @@ def compose(
 ) -> Context:
     """Put together what a generator is shown for a message; without one, for the session's last message.
 
-    With tools, those that the message asks for are called.
+    With tools, those that the message asks for are called. Memories are as many as the setting says where it is None.
     """
-    if memories is None or not 0 <= memories <= 50:
+    if memories is None:
+        memories = setting_get(db, "chat_memories", session_id)
+    if not 0 <= memories <= 50:
         raise InvalidParameterError(f"memories is {memories}", "It must be between 0 and 50.")
     if message is None and session_id is None:
         raise NullValueError(
@@ -192,6 +198,7 @@ class _Composer:
         self._session_id = session_id
         self._tools = tools
         self._considered: Sequence[Row] = ()
+        self._lessons: Sequence[Lesson] = ()
 
     def compose(self, message: str | None, sampling: Sampling, memories: int) -> Context:
         system, turns, reply_to = self._system_prompt(), self._turns(), None
@@ -223,7 +230,17 @@ class _Composer:
         summaries, window = self._told(turns, room)
         shown_from = _turn_of(window[0], turns) if window else None
         parts = [system, *settings, *core, *summaries, *called, *recalled, *window, last]
-        return Context(parts, layout, shown_from, reply_to, changes, calls, self._considered, clarified)
+        return Context(
+            parts,
+            layout,
+            shown_from,
+            reply_to,
+            changes,
+            calls,
+            self._considered,
+            clarified,
+            self._lessons,
+        )
 
     def _system_prompt(self) -> Part:
         prompt: str | None = None
@@ -360,7 +377,12 @@ class _Composer:
             (message, memories + len(shown) + 5, self._session_id),
         )
         self._considered = rows
-        kept = related(rows, shown, message)
+        self._lessons = lessons(self._db, rows, self._session_id)
+        lesson = next((one for one in self._lessons if one.content), None)
+        if lesson and lesson.content:
+            yield self._part("memory", "user", lesson.content, lesson.reason, lesson.memory_id)
+            memories -= 1
+        kept = related(rows, shown | {one.memory_id for one in self._lessons}, message)
         for row in self._interruptibly(kept[:memories]):
             if row["score"] < _RELEVANT * kept[0]["score"]:
                 break

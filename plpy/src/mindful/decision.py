@@ -9,6 +9,7 @@ from typing import Any
 
 from mindful.calibrator import Calibrator, prior
 from mindful.context import Context
+from mindful.lesson import is_repeated, learned
 from mindful.llm import Call
 from mindful.ports import Database
 from mindful.signal import Signals, free, grounding, recalled, rounded
@@ -63,6 +64,7 @@ def decide_answer(
             covered["coverage"],
             covered["best"],
         )
+    signals |= learned(context.lessons, answer)
     decision = decide(db, model or call.spec.name, bool(context.notes), signals, budget=budget)
     decision.generation_id = call.generation_id
     return decision
@@ -104,6 +106,9 @@ def decide(
         decision.action, decision.reason = "answer", "the probability reaches the threshold"
     else:
         decision.reason = "the probability is below the threshold"
+    if decision.action == "answer" and is_repeated(decision.signals):
+        decision.action = "flag"
+        decision.reason = "a label says that this is the wrong answer to a like question"
     return decision
 
 

@@ -18,7 +18,7 @@ from mindful.llm import BLANK, Call, check_fits, sampling_of
 from mindful.ports import Database, Generator, ModelSpec, Sampling
 
 _GRADER_VERSION = 1
-_AT_ONCE = 64
+AT_ONCE = 64
 """Answers made side by side."""
 
 
@@ -52,8 +52,8 @@ def calibration_import(
     answering = Answering(db, model, sampling_of(max_tokens, 0.0, None), memories, tier)
     decisions: list[Decision] = []
     followers: list[Decision | None] = []
-    for start in range(0, len(questions), _AT_ONCE):
-        for first, second in answering.decided(questions[start : start + _AT_ONCE]):
+    for start in range(0, len(questions), AT_ONCE):
+        for first, second in answering.decided(questions[start : start + AT_ONCE]):
             decisions.append(first)
             followers.append(second)
     _store(db, questions, decisions, followers)

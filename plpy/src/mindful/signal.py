@@ -33,6 +33,8 @@ FREE = (
 """Signals that cost nothing, in the order in which a calibrator takes them up as labels allow."""
 RECALLED = (
     "grounding",
+    "lesson_same",
+    "lesson",
     "coverage_best",
     "score_gap",
     "coverage",

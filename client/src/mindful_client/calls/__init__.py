@@ -1,7 +1,9 @@
 """Every call of the client, by the name of its SQL function."""
 
+from mindful_client.calls.adapt import *  # noqa: F403
 from mindful_client.calls.calibration import *  # noqa: F403
 from mindful_client.calls.chat import *  # noqa: F403
+from mindful_client.calls.confidence import *  # noqa: F403
 from mindful_client.calls.consolidation import *  # noqa: F403
 from mindful_client.calls.document import *  # noqa: F403  # noqa: F403
 from mindful_client.calls.embedding import *  # noqa: F403

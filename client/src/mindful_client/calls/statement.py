@@ -141,6 +141,7 @@ _TYPES: dict[str, LiteralString] = {
     "prompts": "text[]",
     "provider": "text",
     "query": "text",
+    "questions": "integer",
     "quote": "text",
     "read_only": "boolean",
     "reason": "text",

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from mindful_client.cli.chat import chat
+from mindful_client.cli.confidence import report_
 from mindful_client.cli.ingest import ingest
 from mindful_client.cli.memory import recall, remember
 from mindful_client.cli.output import report
@@ -55,5 +56,18 @@ def main(context: click.Context, dsn: str) -> None:
     context.obj = context.with_resource(Client(dsn))
 
 
-for command in (chat, consolidate, export_, import_, ingest, recall, remember, replay, status, train, worker):
+for command in (
+    chat,
+    consolidate,
+    export_,
+    import_,
+    ingest,
+    recall,
+    remember,
+    replay,
+    report_,
+    status,
+    train,
+    worker,
+):
     main.add_command(command)

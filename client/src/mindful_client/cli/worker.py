@@ -20,6 +20,7 @@ from mindful_client.errors import NotReadyError, QueryCancelledError, Unavailabl
 _BATCH = 64
 _LOOK_S = 1.0
 """How soon a stop is heard while there is nothing to do, and a failed job's time is seen to have come."""
+_ADAPTATION_S = 86_400.0
 _PAUSE_S = 5.0
 """How long to wait where the server cannot do the work now."""
 
@@ -37,25 +38,27 @@ _PAUSE_S = 5.0
 @click.option(
     "--consolidate", is_flag=True, help="Draw facts too where that is asked for (consolidation_after)."
 )
+@click.option("--adapt", is_flag=True, help="Adapt settings too, daily, where there are new labels.")
 @click.pass_context
-def worker(context: click.Context, once: bool, sweep_minutes: float, consolidate: bool) -> None:
+def worker(context: click.Context, once: bool, sweep_minutes: float, consolidate: bool, adapt: bool) -> None:
     """Embed memories that wait (settings: embedding_mode), as they come.
 
     An administrator's worker works for everybody. Ctrl-C ends it after the batch it is at, a second Ctrl-C at
     once; what it had not finished, another does. Any number of workers may run.
     """
-    _Worker(context.find_root().params["dsn"], once, sweep_minutes * 60, consolidate).run()
+    _Worker(context.find_root().params["dsn"], once, sweep_minutes * 60, consolidate, adapt).run()
 
 
 class _Worker:
     """A loop over batches, until somebody stops it."""
 
-    def __init__(self, dsn: str, once: bool, sweep_s: float, consolidate: bool) -> None:
+    def __init__(self, dsn: str, once: bool, sweep_s: float, consolidate: bool, adapt: bool) -> None:
         self._dsn = dsn
         self._once = once
         self._consolidates = consolidate
         self._sweep_s = sweep_s
         self._next_sweep = 0.0 if sweep_s else float("inf")
+        self._next_adaptation = 0.0 if adapt else float("inf")
         self._client: Client | None = None
         self._stopped = False
         self._embedded = 0
@@ -86,6 +89,7 @@ class _Worker:
         while not self._stopped:
             try:
                 worked = self._sweep(client) + self._batch(client) + self._consolidate(client)
+                worked += 0 if worked else self._adapt(client)
             except NotReadyError as error:
                 report(error)
                 self._pause()
@@ -111,6 +115,15 @@ class _Worker:
         runs = client.consolidation_work() if self._consolidates else 0
         if runs:
             self._say(f"{runs} runs of consolidation")
+        return runs
+
+    def _adapt(self, client: Client) -> int:
+        if time.monotonic() < self._next_adaptation:
+            return 0
+        self._next_adaptation = time.monotonic() + _ADAPTATION_S
+        runs = client.adaptation_work()
+        if runs:
+            self._say(f"settings adapted for {runs}")
         return runs
 
     def _batch(self, client: Client) -> int:

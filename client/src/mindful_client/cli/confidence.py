@@ -1,0 +1,250 @@
+"""mindful report: how sure the answers were, how right, and what was done with them, as one HTML file."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mindful_client.client import Client
+
+Row = Mapping[str, Any]
+Point = tuple[float, float]
+
+_WIDTH, _HEIGHT = 460.0, 260.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 10.0, 10.0, 26.0
+_TICKS = 5
+_COLOURS = 7
+"""Of the style sheet, used in turn (Okabe and Ito 2008, told apart by colour-blind eyes too)."""
+_GIVEN = ("answer", "escalate")
+_ACTIONS = ("answer", "escalate", "retrieve", "retry", "clarify", "flag", "abstain")
+
+
+@click.command(name="report")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, writable=True))
+@click.pass_obj
+def report_(client: Client, file: Path) -> None:
+    """Write what is known of the answers' confidence to FILE, a page of HTML that needs no network."""
+    text = page(client.confidence_report(), datetime.now().astimezone())
+    file.write_text(text, encoding="utf-8")
+    click.echo(file)
+
+
+def page(found: Mapping[str, Sequence[Row] | None], made_at: datetime) -> str:
+    """Draw what confidence_report returned."""
+    import jinja2
+
+    parts = {name: rows or [] for name, rows in found.items()}
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("mindful_client.cli", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return environment.get_template("report.html").render(
+        made_at=made_at,
+        reliability=_reliability(parts["reliability"]),
+        risk=_risk(parts["risk"], parts["thresholds"]),
+        confidence=_confidence(parts["daily"]),
+        budget=_budget(parts["decisions"], parts["thresholds"]),
+        actions=_actions(parts["decisions"]),
+        **{name: parts[name] for name in ("signals", "costs", "thresholds", "adaptations", "daily")},
+    )
+
+
+@dataclass
+class Series:
+    """One line of a chart, in its coordinates."""
+
+    name: str
+    points: list[Point]
+    colour: int
+    band: list[Point] = field(default_factory=list)
+    marks: list[tuple[float, float, float, str]] = field(default_factory=list)
+    """Circles: where, how large, and what they say."""
+
+
+@dataclass
+class Chart:
+    """A plane with ticks, in the units of an SVG picture."""
+
+    low: Point
+    high: Point
+    x_label: str
+    y_label: str
+    x_text: Callable[[float], str] = "{:.0%}".format
+    y_text: Callable[[float], str] = "{:.0%}".format
+    series: list[Series] = field(default_factory=list)
+    rules: list[tuple[Point, Point, str]] = field(default_factory=list)
+    """Dashed lines, and what they say."""
+    bars: list[tuple[float, float, float, float, int, str]] = field(default_factory=list)
+    """x, y, width and height, a colour, and what it says."""
+    width: float = _WIDTH
+    height: float = _HEIGHT
+
+    def at(self, x: float, y: float) -> Point:
+        """Place a point of the plane on the picture."""
+        across = (x - self.low[0]) / ((self.high[0] - self.low[0]) or 1)
+        up = (y - self.low[1]) / ((self.high[1] - self.low[1]) or 1)
+        return (
+            round(_LEFT + across * (_WIDTH - _LEFT - _RIGHT), 1),
+            round(_HEIGHT - _BOTTOM - up * (_HEIGHT - _TOP - _BOTTOM), 1),
+        )
+
+    @property
+    def x_ticks(self) -> Iterator[tuple[float, str]]:
+        """Where ticks stand on the lower edge, and what they say."""
+        for value in _ticks(self.low[0], self.high[0]):
+            yield self.at(value, self.low[1])[0], self.x_text(value)
+
+    @property
+    def y_ticks(self) -> Iterator[tuple[float, str]]:
+        """Where ticks stand on the left edge, and what they say."""
+        for value in _ticks(self.low[1], self.high[1]):
+            yield self.at(self.low[0], value)[1], self.y_text(value)
+
+    def line(self, name: str, points: Iterable[Point]) -> Series:
+        """Add a line."""
+        series = Series(name, [self.at(*point) for point in points], len(self.series) % _COLOURS)
+        self.series.append(series)
+        return series
+
+    def rule(self, start: Point, end: Point, name: str) -> None:
+        """Add a dashed line."""
+        self.rules.append((self.at(*start), self.at(*end), name))
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    return [low + (high - low) * at / _TICKS for at in range(_TICKS + 1)]
+
+
+def _reliability(rows: Sequence[Row]) -> Chart | None:
+    if not rows:
+        return None
+    chart = Chart((0, 0), (1, 1), "probability that was given", "share that was right")
+    chart.rule((0, 0), (1, 1), "what perfect probabilities would give")
+    most = max(row["answers"] for row in rows)
+    for name, group in _grouped(rows, _kind):
+        points = [(row["mean_probability"], row["share_right"]) for row in group]
+        series = chart.line(name, points)
+        series.marks = [
+            (*at, 2 + 4 * math.sqrt(row["answers"] / most), f"{row['answers']} answers")
+            for at, row in zip(series.points, group, strict=True)
+        ]
+    return chart
+
+
+def _risk(rows: Sequence[Row], thresholds: Sequence[Row]) -> Chart | None:
+    if not rows:
+        return None
+    chart = Chart(
+        (0, 0), (1, 1), "share of the questions that is answered", "share of the answers that is wrong"
+    )
+    for budget in sorted({row["budget"] for row in thresholds}):
+        chart.rule((0, budget), (1, budget), f"a budget of {budget:.0%}")
+    for name, group in _grouped(rows, _kind):
+        chart.line(name, [(row["coverage"], row["risk"]) for row in group])
+    return chart
+
+
+def _confidence(rows: Sequence[Row]) -> Chart | None:
+    if not rows:
+        return None
+    chart = _over_time(rows, 1, "geometric mean of the tokens' probabilities")
+    for name, group in _grouped(rows, lambda row: str(row["model"])):
+        series = chart.line(name, [(_day(row), row["mean_confidence"]) for row in group])
+        upper = [chart.at(_day(row), row["confidence_p90"]) for row in group]
+        lower = [chart.at(_day(row), row["confidence_p10"]) for row in group]
+        series.band = upper + lower[::-1]
+        series.marks = [
+            (*at, 5 if row["drifted"] else 2, _told(row))
+            for at, row in zip(series.points, map(_drifted, group), strict=True)
+        ]
+    return chart
+
+
+def _drifted(row: Row) -> Row:
+    """Tell whether a day's confidence is more than a little, and more than chance allows, from that before."""
+    drift = row["drift"]
+    return dict(row) | {"drifted": drift is not None and drift > max(0.25, row["drift_limit"])}
+
+
+def _told(row: Row) -> str:
+    text = f"{row['day']}: {row['generations']} answers, mean {row['mean_confidence']:.2f}"
+    return text + (f", drift {row['drift']:.2f}" if row["drifted"] else "")
+
+
+def _budget(rows: Sequence[Row], thresholds: Sequence[Row]) -> Chart | None:
+    """Share of wrong ones among all answers given so far that have a label, by day."""
+    given = [row for row in rows if row["action"] in _GIVEN and row["labels"]]
+    if not given:
+        return None
+    chart = _over_time(rows, 1, "share of the answers given that was wrong")
+    for budget in sorted({row["budget"] for row in given if row["budget"] is not None}):
+        chart.rule((chart.low[0], budget), (chart.high[0], budget), f"a budget of {budget:.0%}")
+    for name, group in _grouped(given, lambda row: str(row["model"])):
+        labels, wrong, points = 0, 0, []
+        for row in group:
+            labels, wrong = labels + row["labels"], wrong + row["wrong"]
+            points.append((_day(row), wrong / labels))
+        chart.line(name, points)
+    for row in thresholds:
+        if row["status"] == "tightened" and chart.low[0] <= _day(row, "created_at") <= chart.high[0]:
+            day = _day(row, "created_at")
+            chart.rule((day, 0), (day, 1), f"alarm of {row['model']}")
+    return chart
+
+
+def _actions(rows: Sequence[Row]) -> Chart | None:
+    if not rows:
+        return None
+    highest = max(
+        sum(row["decisions"] for row in group) for _, group in _grouped(rows, lambda row: row["day"])
+    )
+    chart = _over_time(rows, highest, "answers")
+    chart.y_text = "{:.0f}".format
+    span = (_WIDTH - _LEFT - _RIGHT) / (chart.high[0] - chart.low[0])
+    for day, group in _grouped(rows, lambda row: str(row["day"])):
+        below = 0
+        for at, action in enumerate(_ACTIONS):
+            count = sum(row["decisions"] for row in group if row["action"] == action)
+            if count:
+                x, top = chart.at(_day(group[0]) - 0.4, below + count)
+                bottom = chart.at(0, below)[1]
+                chart.bars.append(
+                    (x, top, round(span * 0.8, 1), bottom - top, at, f"{day}: {count} {action}")
+                )
+                below += count
+    return chart
+
+
+def _over_time(rows: Sequence[Row], highest: float, label: str) -> Chart:
+    days = [_day(row) for row in rows]
+    return Chart(
+        (min(days) - 0.5, 0),
+        (max(days) + 0.5, highest),
+        "",
+        label,
+        x_text=lambda value: date.fromordinal(round(value)).isoformat()[5:],
+    )
+
+
+def _day(row: Row, column: str = "day") -> float:
+    return date.fromisoformat(row[column][:10]).toordinal()
+
+
+def _kind(row: Row) -> str:
+    memory = "with memories" if row["with_memory"] else "without"
+    return f"{row['model']}, {memory}" + (f", tier {row['tier']}" if row.get("tier") else "")
+
+
+def _grouped(rows: Sequence[Row], key: Callable[[Row], str]) -> Iterator[tuple[str, list[Row]]]:
+    for name, group in itertools.groupby(sorted(rows, key=key), key):
+        yield name, list(group)
