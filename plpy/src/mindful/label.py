@@ -18,6 +18,7 @@ INSTRUCTION = "Each text gets the label that fits it best."
 _STATEMENT = "Labels: true, false"
 """Small models judge a text far better in a form that they complete than as a conversation, and with the statement
 below the text (docs/decisions.md)."""
+_END = "\n"
 _MOST_LABELS = 255
 
 
@@ -82,7 +83,7 @@ class _Form:
     def __init__(self, labels: Sequence[str | None] | None, instruction: str | None) -> None:
         self.labels = _checked(labels)
         self._instruction = INSTRUCTION if instruction is None else instruction
-        self.candidates = [_candidate(label) for label in self.labels]
+        self.candidates = [f" {_line(label)}" for label in self.labels]
 
     def filled(self, content: str) -> str:
         """Write a text into the form, as one line: no line of it can pass for one of the form's own."""
@@ -133,8 +134,8 @@ def _probabilities(
     with Turn(db) as turn:
         prior = [0.0] * len(form.labels)
         if subtract_prior:
-            [prior] = generator.score([form.filled("")], form.candidates, turn)
-        scores = generator.score([form.filled(content) for content in contents], form.candidates, turn)
+            [prior] = generator.score([form.filled("")], form.candidates, _END, turn)
+        scores = generator.score([form.filled(content) for content in contents], form.candidates, _END, turn)
     return [softmax([score - base for score, base in zip(row, prior, strict=True)]) for row in scores]
 
 
@@ -166,11 +167,6 @@ def _check(name: str, text: str) -> None:
     if not _line(text):
         raise InvalidParameterError(f"{name} is empty", "Give a text with at least one visible character.")
     check_length(name, text)
-
-
-def _candidate(label: str) -> str:
-    # The line's end is part of the score: a label that another one begins with has to end where it ends.
-    return f" {_line(label)}\n"
 
 
 def _line(text: str) -> str:

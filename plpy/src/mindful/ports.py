@@ -132,10 +132,11 @@ class Generator(Protocol):
         """Continue many prompts (at least one) side by side, each with a sampling and a completion of its own."""
 
     def score(
-        self, prompts: Sequence[str], candidates: Sequence[str], interrupts: Interrupts
+        self, prompts: Sequence[str], candidates: Sequence[str], end: str, interrupts: Interrupts
     ) -> list[list[float]]:
         """Mean log-probability (nats a token) of each candidate as what follows each plain text: a row a text.
 
+        Where candidates differ in length their ends are scored too: one that another begins with gains nothing by it.
         No chat template is applied. What the texts, or a single one and that of the call before, begin with alike
         is evaluated once.
         """

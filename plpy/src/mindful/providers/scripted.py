@@ -118,7 +118,7 @@ class ScriptedGenerator:
         ]
 
     def score(
-        self, prompts: Sequence[str], candidates: Sequence[str], interrupts: Interrupts
+        self, prompts: Sequence[str], candidates: Sequence[str], end: str, interrupts: Interrupts
     ) -> list[list[float]]:
         """Give the candidate that is the scripted reply the scripted log-probability, the others the rest."""
         interrupts.check()

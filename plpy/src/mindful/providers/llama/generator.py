@@ -163,12 +163,15 @@ class LlamaGenerator:
         return answers.run(interrupts)
 
     def score(
-        self, prompts: Sequence[str], candidates: Sequence[str], interrupts: Interrupts
+        self, prompts: Sequence[str], candidates: Sequence[str], end: str, interrupts: Interrupts
     ) -> list[list[float]]:
         """Mean log-probability of each candidate's tokens, as what follows each of these plain texts."""
         # A tokenizer may join a candidate's first character to what stands before it, or set a space before it.
-        before = self._weights.tokenize(prompts[0][-1])
-        after = [self._weights.tokenize(prompts[0][-1] + text)[len(before) :] for text in candidates]
+        last = prompts[0][-1]
+        before = len(self._weights.tokenize(last))
+        after = [self._weights.tokenize(last + text)[before:] for text in candidates]
+        if len(set(map(len, after))) > 1:
+            after = [self._weights.tokenize(last + text + end)[before:] for text in candidates]
         tokens = [self._weights.tokenize(prompt, surround=True) for prompt in prompts]
         longest = max(map(len, tokens)) + max(map(len, after))
         if longest > self.context_length:
