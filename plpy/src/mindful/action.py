@@ -94,7 +94,8 @@ class Trail:
     def try_again(self, way: str, make: Callable[[Attempt], Attempt | None], certain: bool = False) -> None:
         """Make another attempt. It takes the place of the one that stands unless it is less probable, or the same.
 
-        Where it must be certain, only if it reaches its threshold. One that fails costs nothing but its time.
+        Where it must be certain, only if it reaches its threshold. One that fails or is silent costs nothing but its
+        time.
         """
         started, before = time.perf_counter(), self.standing
         try:
@@ -103,7 +104,7 @@ class Trail:
             made = None
             before.decision.reason += f"; {way}: {error}"
         spent = (time.perf_counter() - started) * 1000
-        if made is None:
+        if made is None or not made.answer:
             before.decision.total_ms += spent
             return
         made.decision.total_ms = spent
