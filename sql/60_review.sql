@@ -14,7 +14,8 @@ create table review (
 );
 create index on review (tenant, message_id);
 comment on table review is 'Second looks of a model at answers, read from its logits.';
-comment on column review.score is 'p(yes) / (p(yes) + p(no)) for "is this answer correct?", not calibrated.';
+comment on column review.score is 'p(true) / (p(true) + p(false)) of what follows the answer, against the same of an empty one; not calibrated.';
+comment on column review.signals is 'log_odds of true against false, log_odds_content_free of the same for an empty answer, prompt_tokens of the review and cached_tokens among them, which were not evaluated again.';
 alter table review enable row level security;
 alter table review force row level security;
 create policy own on review using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
@@ -25,23 +26,43 @@ create type review_detail as (score real, verdict text, signals jsonb);
 comment on type review_detail is 'A model''s second look at an answer.';
 
 create function _review_subject(message_id bigint)
-returns table (question text, answer text, memories text[])
+returns table (session_id uuid, question text, answer text, memories text[])
 language sql stable parallel safe security invoker
 begin atomic
-    select q.content, a.content,
+    select a.session_id, q.content, a.content,
         array(
             select m.content
-            from mindful.memory m
-            where m.tenant = a.tenant
-                and m.id = any (array(select pg_catalog.jsonb_array_elements_text(a.metadata -> 'memory_ids')::bigint))
-            order by m.id
+            from pg_catalog.jsonb_array_elements_text(a.metadata -> 'memory_ids') with ordinality s (id, place)
+            join mindful.memory m on m.tenant = a.tenant and m.id = s.id::bigint
+            order by s.place
         )
     from mindful.memory a
     join mindful.memory q on q.tenant = a.tenant and q.session_id = a.session_id
         and case when a.metadata ? 'reply_to' then q.id = (a.metadata ->> 'reply_to')::bigint else q.turn = a.turn - 1 end
     where a.tenant = (select mindful._tenant()) and a.id = _review_subject.message_id and a.role = 'assistant';
 end;
-comment on function _review_subject(bigint) is 'An answer, the message it answers, and the memories it was shown.';
+comment on function _review_subject(bigint) is
+'An answer, its session, the message it answers, and the memories that it was shown, in their order.';
+
+create function _review_turns(message_id bigint) returns table (role text, content text)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.role, m.content
+    from mindful.memory a
+    join mindful.memory m on m.tenant = a.tenant and m.session_id = a.session_id
+        and m.turn < case
+            when a.metadata ? 'reply_to' then (
+                select q.turn from mindful.memory q
+                where q.tenant = a.tenant and q.id = (a.metadata ->> 'reply_to')::bigint
+            )
+            else a.turn - 1
+        end
+        and case when pg_catalog.jsonb_typeof(a.metadata -> 'shown_from') = 'number'
+            then m.turn >= (a.metadata ->> 'shown_from')::numeric end
+    where a.tenant = (select mindful._tenant()) and a.id = _review_turns.message_id and m.role in ('user', 'assistant')
+    order by m.turn;
+end;
+comment on function _review_turns(bigint) is 'The turns that stood before a message when it was answered, oldest first.';
 
 create function self_review(message_id bigint, model text default null) returns review_detail
 language plpython3u volatile parallel unsafe security invoker cost 100000
@@ -51,5 +72,4 @@ from mindful.review import self_review
 return self_review(message_id, model)
 $python$;
 comment on function self_review(bigint, text) is
-'Has a generator (NULL: the default one) look again at an answer of the assistant, and stores the result. The score is p(yes) / (p(yes) + p(no)) for the question whether the answer is correct, read from the logits and divided by what the same model says of an empty answer (contextual calibration, Zhao et al. 2021); the verdict is supported from 0.5 up. A small model''s word about itself says little: treat the score as one signal. Errors: 22004, 42704 (no such answer of yours).';
-
+'Has a generator (NULL: the default one) look again at an answer of the assistant, and stores the result. The conversation goes on with the question whether the answer is true, so what was computed of it is used again, and the score is read from the logits, nothing is generated: p(true) / (p(true) + p(false)), each label in all its writings (Kadavath et al. 2022, arXiv 2207.05221), its log-odds less those that the model gives an empty answer (contextual calibration, Zhao et al. 2021); the verdict is supported from 0.5 up. A small model''s word about itself says little: treat the score as one signal. Errors: 22004, 42704 (no such answer of yours), 54000 (longer than the model''s context).';

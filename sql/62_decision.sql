@@ -60,7 +60,7 @@ comment on column decision.instead_id is 'The reply that was shown in place of t
 comment on column decision.action is 'answer: given; flag: given with doubt, or of less worth than another; retrieve, retry, escalate: another answer took its place in this way, or it took another''s place in this way and was given without doubt; clarify, abstain: held back for a question, or for "I do not know."';
 comment on column decision.answer is 'The answer, where no message holds it.';
 comment on column decision.tier is 'Which signals were gathered; see calibrator.tier.';
-comment on column decision.signal_ms is 'What the signals of each tier beyond the free ones cost, in milliseconds.';
+comment on column decision.signal_ms is 'What each kind of signal cost, in milliseconds: free, question (nearness to it), review, second (the fallback''s answer), samples.';
 comment on column decision.model is 'The generator; "first > second" where the second answered what the first was not sure of, "first + way" where the first answered again, with more memories (retrieve) or other sampling (retry): each has calibrators of its own.';
 comment on column decision.total_ms is 'What deciding took, beyond generating the answer; where the answer was another attempt, all that this took.';
 comment on column decision.probability is 'That the answer is right, by the calibrator; without one (right + 1) / (labels + 2) of the labels there are, the same for every answer (Laplace''s rule of succession).';
@@ -89,7 +89,8 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
     ('flag_notice', 'boolean', null, null, '{global,user,session}', 'false',
         'Whether llm_chat ends a flagged reply with a sentence that says how sure it is; the stored message is without.');
 
-create function _recall_coverage(query text, memory_ids bigint[]) returns table (coverage double precision, best double precision)
+create function _recall_coverage(query text, memory_ids bigint[])
+returns table (coverage double precision, best double precision, mean double precision)
 language sql stable parallel safe security invoker rows 1
 begin atomic
     with term as (
@@ -105,8 +106,12 @@ begin atomic
         join mindful.memory_term p on p.tenant = (select mindful._tenant()) and p.lexeme = t.lexeme and p.id = any (memory_ids)
     )
     select coalesce((select pg_catalog.sum(d.idf) from (select distinct h.lexeme, h.idf from held h) d) / s.total, 0),
-        coalesce((select pg_catalog.max(m.idf) from (select pg_catalog.sum(h.idf) as idf from held h group by h.id) m) / s.total, 0)
-    from (select pg_catalog.sum(t.idf) as total from term t) s;
+        coalesce(m.best / s.total, 0), coalesce(m.total / s.total / nullif(pg_catalog.cardinality(memory_ids), 0), 0)
+    from (select pg_catalog.sum(t.idf) as total from term t) s,
+        (
+            select pg_catalog.max(one.idf) as best, pg_catalog.sum(one.idf) as total
+            from (select pg_catalog.sum(h.idf) as idf from held h group by h.id) one
+        ) m;
 end;
 comment on function _recall_coverage(text, bigint[]) is
-'Share of a query''s lexemes that memories hold, together and at best one of them, each lexeme weighted by its rarity ln(1 + memories / (1 + holders)): of what recall alone can say it tells best whether the evidence was found.';
+'Share of a query''s lexemes that memories hold: together, the best of them, and one of them in the mean, lexemes weighted by their rarity ln(1 + memories / (1 + holders)): of what recall alone can say it tells best whether the evidence was found.';

@@ -454,6 +454,51 @@ drop function session_context(uuid, text, text, integer, integer);
 -- include sql/53_assistant.sql
 -- include sql/54_tool.sql
 -- include sql/55_state.sql
+-- review
+comment on column review.score is 'p(true) / (p(true) + p(false)) of what follows the answer, against the same of an empty one; not calibrated.';
+comment on column review.signals is 'log_odds of true against false, log_odds_content_free of the same for an empty answer, prompt_tokens of the review and cached_tokens among them, which were not evaluated again.';
+drop function _review_subject(bigint);
+create function _review_subject(message_id bigint)
+returns table (session_id uuid, question text, answer text, memories text[])
+language sql stable parallel safe security invoker
+begin atomic
+    select a.session_id, q.content, a.content,
+        array(
+            select m.content
+            from pg_catalog.jsonb_array_elements_text(a.metadata -> 'memory_ids') with ordinality s (id, place)
+            join mindful.memory m on m.tenant = a.tenant and m.id = s.id::bigint
+            order by s.place
+        )
+    from mindful.memory a
+    join mindful.memory q on q.tenant = a.tenant and q.session_id = a.session_id
+        and case when a.metadata ? 'reply_to' then q.id = (a.metadata ->> 'reply_to')::bigint else q.turn = a.turn - 1 end
+    where a.tenant = (select mindful._tenant()) and a.id = _review_subject.message_id and a.role = 'assistant';
+end;
+comment on function _review_subject(bigint) is
+'An answer, its session, the message it answers, and the memories that it was shown, in their order.';
+
+create function _review_turns(message_id bigint) returns table (role text, content text)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.role, m.content
+    from mindful.memory a
+    join mindful.memory m on m.tenant = a.tenant and m.session_id = a.session_id
+        and m.turn < case
+            when a.metadata ? 'reply_to' then (
+                select q.turn from mindful.memory q
+                where q.tenant = a.tenant and q.id = (a.metadata ->> 'reply_to')::bigint
+            )
+            else a.turn - 1
+        end
+        and case when pg_catalog.jsonb_typeof(a.metadata -> 'shown_from') = 'number'
+            then m.turn >= (a.metadata ->> 'shown_from')::numeric end
+    where a.tenant = (select mindful._tenant()) and a.id = _review_turns.message_id and m.role in ('user', 'assistant')
+    order by m.turn;
+end;
+comment on function _review_turns(bigint) is 'The turns that stood before a message when it was answered, oldest first.';
+comment on function self_review(bigint, text) is
+'Has a generator (NULL: the default one) look again at an answer of the assistant, and stores the result. The conversation goes on with the question whether the answer is true, so what was computed of it is used again, and the score is read from the logits, nothing is generated: p(true) / (p(true) + p(false)), each label in all its writings (Kadavath et al. 2022, arXiv 2207.05221), its log-odds less those that the model gives an empty answer (contextual calibration, Zhao et al. 2021); the verdict is supported from 0.5 up. A small model''s word about itself says little: treat the score as one signal. Errors: 22004, 42704 (no such answer of yours), 54000 (longer than the model''s context).';
+
 -- include sql/61_calibrator.sql
 -- include sql/62_decision.sql
 -- include sql/63_outcome.sql

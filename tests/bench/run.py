@@ -23,6 +23,7 @@ import concurrency
 import log
 import lookup
 import psycopg
+import review
 import session
 import state
 from psycopg.types.json import Jsonb
@@ -270,6 +271,7 @@ SECTIONS: dict[str, Callable[[Setting], list[str]]] = {
     "state": _states,
     "session": _table(_of(session.without_model), _of(session.with_model), _of(session.reading)),
     "lookup": _table(_of(lookup.gain)),
+    "review": _table(_of(review.cost)),
     "log": _table(_of(log.cost)),
     "memory": _memory,
     "cancel": lambda setting: cancel.report(setting.connect, setting.repeats),

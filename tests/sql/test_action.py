@@ -57,7 +57,9 @@ def test_the_second_models_answer_is_given_where_it_is_likely_enough(
     ).fetchone() == (FIRST, "escalate", "Perhaps Lyon.", None, "first > second", row[5], None)
     stored = ana.execute("select content from memory where id = %s", (row[5],)).fetchone()
     assert stored == ("Paris.",)
-    assert ana.execute("select signal_ms ? '2', total_ms > 0 from decision order by id").fetchall()[0] == (
+    assert ana.execute("select signal_ms ? 'second', total_ms > 0 from decision order by id").fetchall()[
+        0
+    ] == (
         True,
         True,
     )

@@ -2,7 +2,7 @@
 
 import psycopg
 import pytest
-from support import SCRIPTED_GENERATOR, fails
+from support import SCRIPTED_GENERATOR, Connect, fails
 
 
 def test_a_review_is_stored(ana: psycopg.Connection) -> None:
@@ -17,7 +17,40 @@ def test_a_review_is_stored(ana: psycopg.Connection) -> None:
     stored = ana.execute(
         "select message_id, score, verdict, reviewer, prompt_version, total_ms > 0 from review"
     ).fetchone()
-    assert stored == (row[0], pytest.approx(score), verdict, "smollm2-135m-instruct", 1, True)
+    assert stored == (row[0], pytest.approx(score), verdict, "smollm2-135m-instruct", 2, True)
+
+
+def test_a_review_goes_on_where_the_answer_ended(ana: psycopg.Connection) -> None:
+    ana.execute("select memory_insert('Ana keeps her spare key under the blue flower pot.')")
+    session = ana.execute("select session_start()").fetchone()
+    assert session is not None
+    shown: list[tuple[int, int, int]] = []
+    for question in ("Hello, how are you?", "Where does Ana keep her spare key?"):
+        row = ana.execute(
+            """select message_id, prompt_tokens + completion_tokens, cardinality(memory_ids)
+               from llm_chat_detail(%s, %s, max_tokens => 24)""",
+            (question, session[0]),
+        ).fetchone()
+        assert row is not None
+        shown.append(row)
+    message_id, tokens, memories = shown[1]
+    assert memories == 1
+    signals = ana.execute("select signals from self_review(%s)", (message_id,)).fetchone()
+    assert signals is not None
+    # Beside the answer's end, and the token that is evaluated last, all of the conversation is in the cache.
+    assert tokens - 3 <= signals[0]["cached_tokens"] < signals[0]["prompt_tokens"] < tokens + 40
+
+
+def test_a_review_is_the_same_on_another_connection(ana: psycopg.Connection, connect: Connect) -> None:
+    row = ana.execute(
+        "select message_id from llm_chat_detail('Name a river in Germany.', max_tokens => 20)"
+    ).fetchone()
+    assert row is not None
+    here = ana.execute("select score from self_review(%s)", row).fetchone()
+    with connect("ana") as other:
+        there = other.execute("select score from self_review(%s)", row).fetchone()
+    # What is computed in one batch or token by token differs in its last bits.
+    assert here == pytest.approx(there, abs=0.1)
 
 
 def test_the_same_answer_gets_the_same_review(ana: psycopg.Connection) -> None:

@@ -31,22 +31,35 @@ def test_signals_of_tokens_and_wording() -> None:
 def test_grounding_leaves_the_questions_words_aside() -> None:
     notes = ["Marta moved to Toronto in 2019."]
     question = "Where did Marta move?"
-    assert signal.grounding("Marta moved to Toronto", question, notes) == {"grounding": 1.0}
-    assert signal.grounding("Marta lives in Ottawa", question, notes) == {"grounding": 0.0}
-    assert signal.grounding("Marta", question, notes) == {"grounding": 0.0}
+    for answer, shared in (("Marta moved to Toronto", 1.0), ("Marta lives in Ottawa", 0.0), ("Marta", 0.0)):
+        assert signal.grounding(answer, question, notes)["grounding"] == shared
+
+
+def test_an_answer_is_supported_where_the_question_is_spoken_of() -> None:
+    notes = ["Marta moved to Toronto in 2019.", "It rains in Ottawa.", "Toronto is large."]
+    question = "Where did Marta move?"
+    toronto = signal.grounding("Toronto", question, notes)
+    assert toronto["support"] == pytest.approx(1 / 3)  # Marta; not where, move
+    assert toronto["span"] == 1.0
+    assert toronto["holders"] == pytest.approx(2 / 3)
+    ottawa = signal.grounding("Ottawa", question, notes)
+    assert (ottawa["grounding"], ottawa["span"], ottawa["support"]) == (1.0, 1.0, 0.0)
+    assert signal.grounding("Toronto in Marta", question, notes)["span"] == 0.0
+    assert signal.grounding("", question, notes)["support"] == 0.0
 
 
 def test_how_memories_stand_out() -> None:
-    assert signal.recalled([0.9, 0.5, 0.4], [0.8, None, 0.3], [3.0, 2.0, None], 0.75, 0.5) == {
+    assert signal.recalled([0.9, 0.5, 0.4], [0.8, None, 0.3], [3.0, 2.0, None], 0.75, 0.5, 0.25) == {
         "coverage": 0.75,
         "coverage_best": 0.5,
+        "coverage_mean": 0.25,
         "score_gap": pytest.approx(0.5),
         "similarity_top": 0.8,
         "similarity_gap": pytest.approx(0.5),
         "bm25_top": 3.0,
         "bm25_gap": 3.0,
     }
-    assert signal.recalled([], [], [], 0.1, 0.1)["bm25_gap"] == 0.0
+    assert signal.recalled([], [], [], 0.1, 0.1, 0.1)["bm25_gap"] == 0.0
 
 
 def test_dear_signals_come_before_the_lesser_free_ones_and_only_in_their_tier() -> None:

@@ -183,6 +183,27 @@ def compose(
     return _Composer(db, spec, generator, session_id, tools).compose(message, sampling, memories)
 
 
+def shown_again(
+    db: Database, spec: ModelSpec, generator: Generator, message_id: int, subject: Row
+) -> Context:
+    """Put together again what was shown for a stored answer, as far as rows tell; see _review_subject."""
+    composer = _Composer(db, spec, generator, subject["session_id"], None)
+    turns = db.rows(
+        "select role, content from mindful._review_turns($1)",
+        ("bigint",),
+        (message_id,),
+    )
+    return Context(
+        [
+            composer.system_prompt(),
+            *(composer.part("memory", "user", text, "shown for the answer") for text in subject["memories"]),
+            *(composer.part("turn", turn["role"], turn["content"], "before the answer") for turn in turns),
+            composer.part("message", "user", subject["question"], "answered"),
+        ],
+        spec.options.get("layout", LAYOUT),
+    )
+
+
 class _Composer:
     def __init__(
         self,
@@ -201,14 +222,14 @@ class _Composer:
         self._lessons: Sequence[Lesson] = ()
 
     def compose(self, message: str | None, sampling: Sampling, memories: int) -> Context:
-        system, turns, reply_to = self._system_prompt(), self._turns(), None
+        system, turns, reply_to = self.system_prompt(), self._turns(), None
         if message is None:
             message, reply_to, turns = self._pending(turns)
         changes = assistant.wanted(self._db, self._session_id, message)
         clarified = self._clarified(turns, message)
         if clarified is not None:
             message = clarified.message or message
-        last = self._part("message", "user", message, "to be answered")
+        last = self.part("message", "user", message, "to be answered")
         length = self._generator.context_length
         room = length - min(sampling.max_tokens, length // 2) - system.tokens - last.tokens
         settings = list(self._settings(changes))
@@ -222,7 +243,7 @@ class _Composer:
         recalled = _fitting(self._recall(message, shown, memories), room // 3 - around)
         calls = self._tools.use(message, room // 4) if self._tools else []
         called = [
-            self._part("tool", "user", call.content, f"{call.outcome}, called for the message")
+            self.part("tool", "user", call.content, f"{call.outcome}, called for the message")
             for call in calls
         ]
         if recalled or called:
@@ -242,7 +263,7 @@ class _Composer:
             self._lessons,
         )
 
-    def _system_prompt(self) -> Part:
+    def system_prompt(self) -> Part:
         prompt: str | None = None
         if self._session_id is not None:
             rows = self._db.rows(
@@ -258,16 +279,16 @@ class _Composer:
                 )
             prompt = rows[0]["system_prompt"]
         if prompt:
-            return self._part("system", "system", prompt, "the session's system prompt")
+            return self.part("system", "system", prompt, "the session's system prompt")
         if prompt := self._spec.options.get("system_prompt"):
-            return self._part("system", "system", str(prompt), "the model's option system_prompt")
-        return self._part("system", "system", SYSTEM_PROMPT, "the default system prompt")
+            return self.part("system", "system", str(prompt), "the model's option system_prompt")
+        return self.part("system", "system", SYSTEM_PROMPT, "the default system prompt")
 
     def _settings(self, changes: Sequence[assistant.Change]) -> Iterator[Part]:
         asked = {change.key for change in changes}
         for row in assistant.prompt(self._db, self._session_id, changes):
             reason = f"setting {row['key']}" + (", as the message asks for" if row["key"] in asked else "")
-            yield self._part("setting", "system", row["line"], reason)
+            yield self.part("setting", "system", row["line"], reason)
 
     def _core(self, room: int) -> list[Part]:
         rows = self._db.rows(
@@ -277,7 +298,7 @@ class _Composer:
             (self._session_id,),
         )
         parts = (
-            self._part("core", "system", row["content"], "its metadata say core", row["id"])
+            self.part("core", "system", row["content"], "its metadata say core", row["id"])
             for row in self._interruptibly(rows)
         )
         return _fitting(parts, min(room, rows[0]["tokens"])) if rows else []
@@ -302,7 +323,7 @@ class _Composer:
             (self._session_id, begins),
         )
         parts = (
-            self._part(
+            self.part(
                 "summary",
                 "system",
                 row["content"],
@@ -351,7 +372,7 @@ class _Composer:
     def _window(self, turns: Sequence[Row], room: int) -> list[Part]:
         """Choose the turns that are shown, oldest first: all while they fit, then half as many at once."""
         parts = [
-            self._part(
+            self.part(
                 "turn",
                 _SPEAKERS[turn["role"]],
                 turn["content"],
@@ -380,7 +401,7 @@ class _Composer:
         self._lessons = lessons(self._db, rows, self._session_id)
         lesson = next((one for one in self._lessons if one.content), None)
         if lesson and lesson.content:
-            yield self._part("memory", "user", lesson.content, lesson.reason, lesson.memory_id)
+            yield self.part("memory", "user", lesson.content, lesson.reason, lesson.memory_id)
             memories -= 1
         kept = related(rows, shown | {one.memory_id for one in self._lessons}, message)
         for row in self._interruptibly(kept[:memories]):
@@ -388,9 +409,9 @@ class _Composer:
                 break
             found = {"similarity": row["similarity"], "BM25": row["bm25"]}
             reason = ", ".join(f"{name} {value:.2f}" for name, value in found.items() if value is not None)
-            yield self._part("memory", "user", row["content"], reason, row["id"], row["score"])
+            yield self.part("memory", "user", row["content"], reason, row["id"], row["score"])
 
-    def _part(
+    def part(
         self,
         part: str,
         role: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -48,12 +49,13 @@ def decide_answer(
     db: Database, call: Call, context: Context, answer: str, model: str | None = None, budget: float = 0
 ) -> Decision:
     """Decide about an answer by what is known of it for free."""
+    started = time.perf_counter()
     signals = free(call.signals, context.question, answer)
     if context.notes:
         signals |= grounding(answer, context.question, context.notes)
     if context.memory_ids:
         covered = db.one(
-            "select coverage, best from mindful._recall_coverage($1, $2)",
+            "select coverage, best, mean from mindful._recall_coverage($1, $2)",
             ("text", "bigint[]"),
             (context.question, context.memory_ids),
         )
@@ -63,10 +65,12 @@ def decide_answer(
             [row["bm25"] for row in context.considered],
             covered["coverage"],
             covered["best"],
+            covered["mean"],
         )
     signals |= learned(context.lessons, answer)
     decision = decide(db, model or call.spec.name, bool(context.notes), signals, budget=budget)
     decision.generation_id = call.generation_id
+    decision.signal_ms["free"] = round(call.signal_ms + (time.perf_counter() - started) * 1000, 3)
     return decision
 
 

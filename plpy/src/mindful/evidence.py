@@ -6,7 +6,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from mindful.context import Context
 from mindful.errors import MindfulError
 from mindful.llm import BLANK, Call, check_fits, embed_texts
 from mindful.ports import Database, ModelSpec, Sampling
+from mindful.review import review_many
 from mindful.signal import Signals, words
 
 _SAMPLES = 4
@@ -51,18 +52,20 @@ def gather(
 ) -> list[Evidence]:
     """Gather the signals of answers, tier by tier; one that cannot be had ends it, and loses nothing."""
     found = [Evidence() for _ in answers]
-    steps = (_compare, _ask_second, _ask_again)
-    for level, step in enumerate(steps[:tier], start=1):
-        started = time.perf_counter()
-        try:
-            step(db, spec, contexts, answers, sampling, found)
-        except MindfulError as error:
+    for level in range(1, tier + 1):
+        for name, step in _STEPS[level].items():
+            started = time.perf_counter()
+            try:
+                step(db, spec, contexts, answers, sampling, found)
+            except MindfulError as error:
+                for one in found:
+                    one.failure = f"{name}: {error}"
+                return found
+            spent = (time.perf_counter() - started) * 1000 / max(len(found), 1)
             for one in found:
-                one.failure = f"{step.__name__.strip('_')}: {error}"
-            break
-        spent = (time.perf_counter() - started) * 1000 / max(len(found), 1)
+                one.signal_ms[name] = round(spent, 3)
         for one in found:
-            one.tier, one.signal_ms[str(level)] = level, round(spent, 3)
+            one.tier = level
     return found
 
 
@@ -89,6 +92,20 @@ def _compare(
     questions = _vectors(db, [context.question for context in contexts])
     for one, question, answer in zip(found, questions, _vectors(db, answers), strict=True):
         one.signals["question_similarity"] = _cosine(question, answer)
+
+
+def _review(
+    db: Database,
+    spec: ModelSpec,
+    contexts: Sequence[Context],
+    answers: Sequence[str],
+    sampling: Sampling,
+    found: Sequence[Evidence],
+) -> None:
+    """Have the model look at its answer again."""
+    reviews = review_many(db, runtime.generator(db, spec.name)[1], contexts, answers)
+    for one, log_odds in zip(found, reviews, strict=True):
+        one.signals["review_log_odds"] = log_odds
 
 
 def _ask_second(
@@ -137,6 +154,15 @@ def _ask_again(
             "semantic_entropy": -math.fsum(share * math.log(share) for share in shares),
         }
         one.alternatives += told(spec.name, texts[1:])
+
+
+_Step = Callable[[Database, ModelSpec, Sequence[Context], Sequence[str], Sampling, Sequence[Evidence]], None]
+_STEPS: dict[int, dict[str, _Step]] = {
+    1: {"question": _compare, "review": _review},
+    2: {"second": _ask_second},
+    3: {"samples": _ask_again},
+}
+"""What is asked at each tier, by the name under which its cost is kept."""
 
 
 def draw(

@@ -15,8 +15,10 @@ from mindful.errors import MissingPackageError
 
 FEWEST = 30
 """Labels below which nothing is fitted: log-loss of Platt's fit is no better than the base rate's."""
-_RARE_PER_FEATURE = 8
-"""Labels of the rarer kind that each signal needs to be taken up."""
+_RARE_PER_FEATURE = 1
+"""Labels of the rarer kind that each signal needs to be taken up: weights are held together, so that more signals cost
+little. On unseen answers log-loss with 1 was 0.199, 0.180 and 0.168 after 150, 400 and 1,000 labels, one in eighteen of
+them right, and 0.214, 0.199 and 0.176 with 8."""
 _FEWEST_FOR_KNOTS, _FEWEST_RARE_FOR_KNOTS = 1000, 200
 """Isotonic regression overfits below (Niculescu-Mizil and Caruana 2005)."""
 _STRENGTH = 0.05

@@ -250,6 +250,11 @@ class Call:
         """The signals of a finished call's tokens."""
         return signals(self._completion)
 
+    @property
+    def signal_ms(self) -> float:
+        """What reading them took."""
+        return self._completion.signal_ms
+
     @staticmethod
     def answer_many(
         db: Database, calls: Sequence[Call], memory_ids: Sequence[Sequence[int]] = ()

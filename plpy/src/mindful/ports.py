@@ -81,6 +81,8 @@ class Completion:
     finish_reason: str = "length"
     first_token_ms: float | None = None
     total_ms: float = 0.0
+    signal_ms: float = 0.0
+    """What reading the arrays below took of it."""
     logprobs: list[float] = field(default_factory=list)
     entropies: list[float] = field(default_factory=list)
     margins: list[float] = field(default_factory=list)
@@ -144,7 +146,15 @@ class Generator(Protocol):
     def next_logprobs(
         self, tokens: Sequence[int], candidates: Sequence[str], interrupts: Interrupts
     ) -> list[float]:
-        """Log-probability of the first token of each candidate, as the next token."""
+        """Log-probability of the first token of each candidate, as the next token.
+
+        The cache goes on from what it holds of the tokens, as it does for a stream.
+        """
+
+    def next_logprobs_many(
+        self, prompts: Sequence[Sequence[int]], candidates: Sequence[str], interrupts: Interrupts
+    ) -> list[list[float]]:
+        """Do so for many prompts side by side, and leave alone what is cached of a conversation."""
 
     def close(self) -> None:
         """Give the memory back."""

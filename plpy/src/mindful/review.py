@@ -9,15 +9,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from mindful import runtime
-from mindful.context import with_notes
+from mindful.context import Context, shown_again
 from mindful.entry import sql_function
 from mindful.errors import NullValueError, UndefinedObjectError
-from mindful.llm import check_fits, check_length
+from mindful.llm import check_fits
 from mindful.ports import Database, Generator, Message
 from mindful.slot import Turn
+from mindful.state import ConversationState
 
-_PROMPT_VERSION = 1
-_SYSTEM = "You check answers. Reply with Yes or No only."
+_PROMPT_VERSION = 2
+_QUESTION = "Is that answer true or false?"
+_LABELS = (" True", "True", " true", "true", " False", "False", " false", "false")
+"""How the two labels may be written: the first half says true."""
 _CONTENT_FREE = "N/A"
 
 
@@ -26,24 +29,34 @@ def self_review(db: Database, message_id: int | None, model: str | None) -> dict
     """Have a model judge an answer, and store its verdict."""
     if message_id is None:
         raise NullValueError("message_id is null", "Give the message_id that llm_chat_detail returned.")
-    rows = db.rows(
-        "select question, answer, memories from mindful._review_subject($1)", ("bigint",), (message_id,)
-    )
+    rows = db.rows("select * from mindful._review_subject($1)", ("bigint",), (message_id,))
     if not rows:
         raise UndefinedObjectError(
             f"there is no answer {message_id}",
             "The answers that you may review are in mindful.conversation, role assistant.",
         )
+    subject = rows[0]
     spec, generator = runtime.generator(db, model)
     started = time.perf_counter()
-    question, answer, memories = rows[0]["question"], rows[0]["answer"], rows[0]["memories"]
-    raw = _log_odds(db, generator, question, answer, memories)
-    baseline = _log_odds(db, generator, question, _CONTENT_FREE, memories)
+    context = shown_again(db, spec, generator, message_id, subject)
+    tokens = reviewed(generator, context, subject["answer"])
+    ConversationState(db, spec, generator, subject["session_id"]).restore(tokens)
+    held = generator.held(tokens)
+    with Turn(db) as turn:
+        raw = log_odds(generator.next_logprobs(tokens, _LABELS, turn))
+        baseline = content_free(generator, turn)
     score = 1 / (1 + math.exp(baseline - raw))
     review = {
         "score": score,
         "verdict": "supported" if score >= 0.5 else "doubtful",
-        "signals": json.dumps({"log_odds": round(raw, 4), "log_odds_content_free": round(baseline, 4)}),
+        "signals": json.dumps(
+            {
+                "log_odds": round(raw, 4),
+                "log_odds_content_free": round(baseline, 4),
+                "prompt_tokens": len(tokens),
+                "cached_tokens": held,
+            }
+        ),
     }
     db.rows(
         """insert into mindful.review (message_id, reviewer, prompt_version, score, verdict, signals, total_ms)
@@ -54,16 +67,48 @@ def self_review(db: Database, message_id: int | None, model: str | None) -> dict
     return review
 
 
-def _log_odds(
-    db: Database, generator: Generator, question: str, answer: str, memories: Sequence[str]
-) -> float:
-    """Log-odds of Yes against No for whether the answer is correct."""
-    subject = with_notes(
-        f"Question: {question}\nAnswer: {answer}\n\nIs this answer correct? Yes or No?", memories
-    )
-    check_length("the answer with its memories", subject)
-    tokens = generator.encode([Message("system", _SYSTEM), Message("user", subject)])
-    check_fits(tokens, generator)
+def review_many(
+    db: Database, generator: Generator, contexts: Sequence[Context], answers: Sequence[str]
+) -> list[float]:
+    """Log-odds that answers are true, less those of an empty one: a single one by going on where its answer ended."""
+    prompts = [
+        reviewed(generator, context, answer) for context, answer in zip(contexts, answers, strict=True)
+    ]
     with Turn(db) as turn:
-        yes, no = generator.next_logprobs(tokens, ("Yes", "No"), turn)
-    return yes - no
+        rows = (
+            [generator.next_logprobs(prompts[0], _LABELS, turn)]
+            if len(prompts) == 1
+            else generator.next_logprobs_many(prompts, _LABELS, turn)
+        )
+        baseline = content_free(generator, turn)
+    return [log_odds(row) - baseline for row in rows]
+
+
+def reviewed(generator: Generator, context: Context, answer: str) -> list[int]:
+    """Go on after an answer with the question whether it is true: the cache holds all that stands before."""
+    return _tokens(generator, context.messages(), answer)
+
+
+def content_free(generator: Generator, turn: Turn) -> float:
+    """Log-odds of an answer without content, which the model likes or not whatever is asked (Zhao et al. 2021).
+
+    Scored beside the conversation, whose cache stays as it is, and remembered there.
+    """
+    tokens = _tokens(generator, [Message("user", _CONTENT_FREE)], _CONTENT_FREE)
+    return log_odds(generator.next_logprobs_many([tokens], _LABELS, turn)[0])
+
+
+def log_odds(logprobs: Sequence[float]) -> float:
+    """Log-odds of true against false, each in all its writings: P(true) of Kadavath et al. 2022, normalised."""
+    half = len(logprobs) // 2
+    true, false = (math.fsum(map(math.exp, part)) for part in (logprobs[:half], logprobs[half:]))
+    return math.log(max(true, _LEAST)) - math.log(max(false, _LEAST))
+
+
+_LEAST = 1e-30
+
+
+def _tokens(generator: Generator, messages: Sequence[Message], answer: str) -> list[int]:
+    tokens = generator.encode([*messages, Message("assistant", answer), Message("user", _QUESTION)])
+    check_fits(tokens, generator)
+    return tokens

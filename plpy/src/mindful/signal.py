@@ -32,20 +32,24 @@ FREE = (
 )
 """Signals that cost nothing, in the order in which a calibrator takes them up as labels allow."""
 RECALLED = (
+    "holders",
+    "support",
     "grounding",
     "lesson_same",
     "lesson",
+    "span",
     "coverage_best",
     "score_gap",
-    "coverage",
+    "coverage_mean",
     "bm25_top",
+    "coverage",
     "bm25_gap",
     "similarity_gap",
     "similarity_top",
 )
 """Signals of answers that were shown memories."""
 ASKED = {
-    1: ("question_similarity",),
+    1: ("question_similarity", "review_log_odds"),
     2: ("second_similarity", "second_logprob_sum", "second_agreement"),
     3: ("sample_similarity", "sample_agreement", "semantic_entropy"),
 }
@@ -83,10 +87,21 @@ def free(token_signals: Mapping[str, float], question: str, answer: str) -> Sign
 
 
 def grounding(answer: str, question: str, notes: Iterable[str]) -> Signals:
-    """Share of the answer's words, those of the question aside, that the memories hold."""
+    """How the memories bear out the answer: by its words, those of the question aside, and in each memory alone.
+
+    `support` is the best memory's share of the answer's words times its share of the question's: words of an answer
+    that stand where nothing of the question does are no evidence. `holders` is the share of memories that hold all.
+    """
     asked = set(words(question))
     own = [word for word in words(answer) if word not in asked]
-    return {"grounding": share(own, [word for note in notes for word in words(note)])}
+    held = [words(note) for note in notes]
+    said = f" {' '.join(words(answer))} "
+    return {
+        "grounding": share(own, [word for note in held for word in note]),
+        "span": float(any(said in f" {' '.join(note)} " for note in held)),
+        "support": max((share(own, note) * share(list(asked), note) for note in held), default=0.0),
+        "holders": sum(share(own, note) == 1 for note in held) / len(held) if held else 0.0,
+    }
 
 
 def recalled(
@@ -95,13 +110,14 @@ def recalled(
     bm25: Sequence[float | None],
     coverage: float,
     best: float,
+    mean: float,
 ) -> Signals:
-    """How the best memories stand out from the others, and how much of the query they cover, together and at best.
+    """How the best memories stand out from the others, and how much of the query they cover: all, the best, the mean.
 
     Absolute similarities do not transfer between embedders and hardly tell whether evidence was found; gaps do better,
     and the share of the query's words that was found, weighted by rarity, does best.
     """
-    found = {"coverage": coverage, "coverage_best": best, "score_gap": _gap(scores)}
+    found = {"coverage": coverage, "coverage_best": best, "coverage_mean": mean, "score_gap": _gap(scores)}
     near = [value for value in similarities if value is not None]
     shared = [value or 0.0 for value in bm25]
     return found | {

@@ -130,6 +130,12 @@ class ScriptedGenerator:
         """Give the candidate that the script would answer the scripted log-probability, the others the rest."""
         return self._spread("".join(self.stream(tokens, Sampling(), Completion(), interrupts)), candidates)
 
+    def next_logprobs_many(
+        self, prompts: Sequence[Sequence[int]], candidates: Sequence[str], interrupts: Interrupts
+    ) -> list[list[float]]:
+        """Do so for each of many prompts."""
+        return [self.next_logprobs(tokens, candidates, interrupts) for tokens in prompts]
+
     def close(self) -> None:
         """Hold nothing."""
 

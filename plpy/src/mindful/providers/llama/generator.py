@@ -142,7 +142,13 @@ class LlamaGenerator:
         self._evaluate(list(tokens), self._tenant, interrupts)
         logits = self._logits().astype(np.float64)
         log_total = logits.max() + np.log(np.exp(logits - logits.max()).sum())
-        return [float(logits[self._weights.tokenize(text)[0]] - log_total) for text in candidates]
+        return [float(logits[first] - log_total) for [first] in self._first_tokens(candidates)]
+
+    def next_logprobs_many(
+        self, prompts: Sequence[Sequence[int]], candidates: Sequence[str], interrupts: Interrupts
+    ) -> list[list[float]]:
+        """Do so for many prompts side by side, in the context of scores."""
+        return self._scorer.score(prompts, self._first_tokens(candidates), interrupts)
 
     def serve(self, tenant: str) -> None:
         """Say for whom the next calls are: how much of a prompt is cached would tell what another had asked."""
@@ -188,6 +194,9 @@ class LlamaGenerator:
         self._context = self._holder = None
         self._cached.clear()
         self._weights.close()
+
+    def _first_tokens(self, candidates: Sequence[str]) -> list[list[int]]:
+        return [self._weights.tokenize(text)[:1] for text in candidates]
 
     def _evaluate(
         self, tokens: list[int], tenant: str | None, interrupts: Interrupts, reuse: bool = True

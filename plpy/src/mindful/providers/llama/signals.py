@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from mindful.ports import Completion
@@ -24,6 +25,7 @@ class SignalReader:
         With shifted logits s = z - max z and Z = sum exp s: log p(t) = s_t - ln Z, H = ln Z - sum(exp(s) s) / Z,
         and the margin p_1 - p_2 = (1 - exp s_2) / Z.
         """
+        started = time.perf_counter()
         best = int(logits.argmax())
         np.subtract(logits, logits[best], out=self._shifted)
         np.maximum(self._shifted, _LEAST, out=self._shifted)
@@ -34,3 +36,4 @@ class SignalReader:
         completion.entropies.append(log_total - float(self._weights @ self._shifted) / total)
         self._weights[best] = 0.0
         completion.margins.append((1.0 - float(self._weights.max())) / total)
+        completion.signal_ms += (time.perf_counter() - started) * 1000

@@ -1,0 +1,105 @@
+"""Questions whose answers are known, of the sets that confidence is measured on."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+ADVERSARIAL = 5
+"""LoCoMo's category of questions about what was never said."""
+
+
+@dataclass
+class Questions:
+    """Gold questions of one kind, as calibration_import reads them."""
+
+    name: str
+    rows: list[Row] = field(default_factory=list)
+    memories: int = 0
+    tenant: str = "bench"
+    turns: list[Row] = field(default_factory=list)
+    """A conversation that is remembered before the questions are asked."""
+    evidence: dict[str, list[str]] = field(default_factory=dict)
+    """The turns that hold the answer to a question, by their dia_id."""
+
+
+def sets(data: Path, limit: int) -> list[Questions]:
+    """Read every set, at most `limit` questions of each, those that say most first."""
+    return [_rgb(data, limit), _trivia(data, limit), *_locomo(data, limit), *_others(data, limit)]
+
+
+def _trivia(data: Path, limit: int) -> Questions:
+    rows = [row for row in _selfaware(data) if row["source"].startswith("triviaqa")]
+    return Questions("TriviaQA", [_gold(row["question"], row["answer"]) for row in _spread(rows, limit)])
+
+
+def _others(data: Path, limit: int) -> Iterator[Questions]:
+    rows = [row for row in _selfaware(data) if not row["answerable"]]
+    yield Questions("unanswerable", [_gold(row["question"], []) for row in _spread(rows, limit)])
+    rows = _lines(data / "nq_open_dev_half.jsonl")
+    yield Questions("NQ-open", [_gold(row["question"], row["answer"]) for row in _spread(rows, limit)])
+
+
+def _selfaware(data: Path) -> list[Row]:
+    rows: list[Row] = json.loads((data / "selfaware_dev.json").read_text())["example"]
+    return rows
+
+
+def _rgb(data: Path, limit: int) -> Questions:
+    """Each question with passages that support the answer, that contradict it, and that are about other things."""
+    rows = [
+        _gold(row["query"], _flat(row["answer"]), memories=row[kind][:3], source=row["query"])
+        for row in _lines(data / "rgb_en_fact_dev.jsonl")
+        for kind in ("positive", "positive_wrong", "negative")
+    ]
+    return Questions("RGB", rows[:limit])
+
+
+def _locomo(data: Path, limit: int) -> Iterator[Questions]:
+    """The questions about each conversation, its turns, and where the evidence is."""
+    told = json.loads((data / "locomo_dev.json").read_text())
+    for at, row in enumerate(told):
+        turns = [
+            {
+                "role": "user",
+                "content": f"{turn['speaker']}: {turn['text']}",
+                "metadata": {"dia_id": turn["dia_id"]},
+            }
+            for session in row["conversation"].values()
+            if isinstance(session, list)
+            for turn in session
+        ]
+        tenant = f"locomo-{at}"
+        asked = [
+            _gold(
+                one["question"],
+                [] if one["category"] == ADVERSARIAL else [str(one["answer"])],
+                source=tenant,
+            )
+            for one in _spread(row["qa"], limit // len(told))
+        ]
+        evidence = {one["question"]: one["evidence"] for one in row["qa"] if one["category"] != ADVERSARIAL}
+        yield Questions("LoCoMo", asked, 3, tenant, turns, evidence)
+
+
+def _lines(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _spread(rows: Sequence[Row], limit: int) -> Sequence[Row]:
+    """Take at most so many, evenly."""
+    return rows[:: max(math.ceil(len(rows) / max(limit, 1)), 1)]
+
+
+def _flat(answers: Any) -> list[str]:
+    return [answers] if isinstance(answers, str) else [text for one in answers for text in _flat(one)]
+
+
+def _gold(question: str, answers: Sequence[str], **more: Any) -> Row:
+    return {"question": question.strip(), "answers": [text for text in answers if text.strip()], **more}
