@@ -10,9 +10,9 @@ grant select, insert, update, delete on consolidation, memory_extraction, memory
 grant select, insert, update, delete on tool to mindful_user, mindful_admin;
 -- Records of what happened are added to and read, never changed.
 grant select, insert on generation, review, forget_receipt, calibrator, threshold, gold, decision, outcome,
-    action_gain, adaptation to mindful_user;
+    adaptation, action_gain to mindful_user;
 grant select on latest_outcome, decision_log, label_queue to mindful_user;
-grant select on reliability_curve, risk_coverage, signal_quality, action_latency, decision_daily, signal_cost
+grant select on reliability_curve, risk_coverage, signal_quality, decision_daily, signal_cost, action_latency
 to mindful_user, mindful_reader;
 -- A row that the server has not sealed is refused, so its tenant may do with the cache what it likes.
 grant select, insert, delete on kv_state to mindful_user;

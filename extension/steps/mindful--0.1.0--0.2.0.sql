@@ -369,20 +369,6 @@ comment on function memory_attach(regclass, text, text) is
 -- chat
 alter type chat_detail add attribute probability real, add attribute reason text, add attribute decision_id bigint;
 
-comment on function message_insert_many(uuid, jsonb) is
-'Appends messages, an array of objects with role, content and, if wanted, metadata and created_at, to a session in their order, embedded in batches, and returns their ids. All or none: the error names the element. Roles: system, user, assistant, tool, clarification. Errors: 22004, 22023, 42704 (no such session of yours), 54000.';
-
-create or replace function _message_role(role text, number bigint) returns text
-language sql stable parallel safe security invoker
-begin atomic
-    select case
-        when role = any (array['system', 'user', 'assistant', 'tool', 'clarification']) then role
-        else mindful._raise('22023',
-            pg_catalog.format('role of element %s is %s', number, coalesce(pg_catalog.quote_literal(role), 'null')),
-            'Roles are system, user, assistant, tool and clarification.')::text
-    end;
-end;
-
 create or replace function llm_chat(
     message text,
     session_id uuid default null,
@@ -433,6 +419,20 @@ $python$;
 
 comment on function llm_chat(text, uuid, text, integer, real, integer, integer) is
 'Answers a message with the conversation so far and with recalled memories (at most `memories` of them) in view, and stores both turns. Memories and temperature NULL: as the settings chat_memories and chat_temperature say. session_id NULL starts a new conversation, which still remembers all others of the caller. message NULL answers the session''s last message, which a client has inserted and committed before. Errors: 22004 (both NULL), 22023, 42704 (no such session of yours, no such model), 54000 (message longer than the context), 57014 (cancelled).';
+
+comment on function message_insert_many(uuid, jsonb) is
+'Appends messages, an array of objects with role, content and, if wanted, metadata and created_at, to a session in their order, embedded in batches, and returns their ids. All or none: the error names the element. Roles: system, user, assistant, tool, clarification. Errors: 22004, 22023, 42704 (no such session of yours), 54000.';
+
+create or replace function _message_role(role text, number bigint) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when role = any (array['system', 'user', 'assistant', 'tool', 'clarification']) then role
+        else mindful._raise('22023',
+            pg_catalog.format('role of element %s is %s', number, coalesce(pg_catalog.quote_literal(role), 'null')),
+            'Roles are system, user, assistant, tool and clarification.')::text
+    end;
+end;
 
 comment on function llm_chat_detail(text, uuid, text, integer, real, integer, integer) is
 'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, its confidence as in llm_generate_detail, and what was decided about it: probability is that of being right (see the table decision), the action answer where it reaches the threshold (retrieve, retry or escalate where another attempt does, see the settings of these names), else flag, clarify or abstain; the threshold is NULL until calibrate() has certified one; the reason says why.';
@@ -503,10 +503,10 @@ comment on function self_review(bigint, text) is
 -- include sql/62_decision.sql
 -- include sql/63_outcome.sql
 -- include sql/64_calibration.sql
--- include sql/65_action.sql
 -- include sql/65_adapt.sql
--- include sql/66_clarification.sql
 -- include sql/66_lesson.sql
+-- include sql/67_action.sql
+-- include sql/68_clarification.sql
 
 -- view
 create or replace view model_usage with (security_barrier = true) as

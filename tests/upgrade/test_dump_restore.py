@@ -64,11 +64,11 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
         """insert into threshold (calibrator_id, budget_kind, budget, delta, run, delta_spent, status, labels, reason)
            select id, 'answers', 0.1, 0.1, 1, 0.06, 'infeasible', 30, 'x' from calibrator"""
     )
+    ana.execute("select confidence_adapt(%s)", (SCRIPTED_GENERATOR,))
     ana.execute(
         "insert into action_gain (action, model, answers, changed, gained, lost, p_value, helps)"
         " values ('retrieve', 'x', 9, 4, 3, 1, 0.3125, false)"
     )
-    ana.execute("select confidence_adapt(%s)", (SCRIPTED_GENERATOR,))
     ana.execute("select setting_set('model_slot_wait_ms', '5000')")
     ana.execute("insert into memory_access (id) select min(id) from memory")
     ana.execute("select memory_link_insert(min(id), max(id), 'about') from memory")

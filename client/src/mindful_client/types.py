@@ -239,6 +239,18 @@ class CalibrationDetail:
 
 
 @dataclass(frozen=True)
+class AdaptationDetail:
+    """What confidence_adapt made of one setting; change_id is for setting_undo."""
+
+    key: str
+    held: Any
+    candidate: Any
+    adopted: bool
+    change_id: int | None
+    reason: str
+    evidence: dict[str, Any]
+
+
 class ActionGain:
     """What a replay on labelled questions showed of another way to an answer."""
 
@@ -255,19 +267,6 @@ class ActionGain:
     helps: bool
     made_by: str
     created_at: datetime
-
-
-@dataclass(frozen=True)
-class AdaptationDetail:
-    """What confidence_adapt made of one setting; change_id is for setting_undo."""
-
-    key: str
-    held: Any
-    candidate: Any
-    adopted: bool
-    change_id: int | None
-    reason: str
-    evidence: dict[str, Any]
 
 
 @dataclass(frozen=True)
