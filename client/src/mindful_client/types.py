@@ -251,6 +251,7 @@ class AdaptationDetail:
     evidence: dict[str, Any]
 
 
+@dataclass(frozen=True)
 class ActionGain:
     """What a replay on labelled questions showed of another way to an answer."""
 
