@@ -61,6 +61,12 @@ def test_evidence_that_is_there_is_not_looked_for_again(forgetful: psycopg.Conne
     assert forgetful.execute("select count(*) from decision where parent_id is not null").fetchone() == (0,)
 
 
+def test_silence_takes_no_place(db: psycopg.Connection, forgetful: psycopg.Connection) -> None:
+    options(db, replies=[["pier at noon", " "]])
+    assert forgetful.execute(ASK_FERRY, (1,)).fetchone()[:2] == ("I cannot tell.", "flag")  # type: ignore[index]
+    assert forgetful.execute("select count(*) from generation").fetchone() == (2,)
+
+
 def test_a_second_recall_that_fails_loses_nothing(
     db: psycopg.Connection, forgetful: psycopg.Connection
 ) -> None:

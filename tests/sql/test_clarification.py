@@ -13,7 +13,7 @@ ROLES = "select role, content from memory where session_id = %s order by turn"
 @pytest.fixture
 def annas(db: psycopg.Connection, ana: psycopg.Connection) -> psycopg.Connection:
     """Two people of one name, and a model that knows them apart where it is told which."""
-    replies = [["(Anna Stein)", "In Graz."], ["(Anna Berg)", "In Linz."]]
+    replies = [["does Anna Stein live", "In Graz."]]
     db.execute(
         "select model_register('first', 'generator', 'scripted', '', %s)",
         (Jsonb({"default": "In Linz.", "replies": replies}),),

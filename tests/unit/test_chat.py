@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from mindful import runtime
 from mindful.action import Settings
 from mindful.chat import Chat
-from mindful.context import with_notes
 from mindful.errors import (
     ContextLengthError,
     InvalidParameterError,
@@ -24,6 +23,7 @@ from mindful.errors import (
 from mindful.lesson import is_repeated, learned
 from mindful.llm import SYSTEM_PROMPT
 from mindful.ports import Message, ModelSpec, Row, Sampling
+from mindful.prompt import with_notes
 from mindful.providers.scripted import ScriptedGenerator
 from unit.fakes import FakeDatabase
 

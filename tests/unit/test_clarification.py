@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from mindful.clarification import Question, chosen, of_answers, of_names
+from mindful.clarification import Question, chosen, named, of_answers, of_names
 from mindful.measure import Pair, gain
 
 
@@ -16,6 +16,8 @@ from mindful.measure import Pair, gain
         ("Was sagt Émile?", ["Das sagt Émile Zola.", "So Émile Durkheim."], ["Émile Durkheim", "Émile Zola"]),
         ("Where is Anna?", ["I met Anna Berg. Yesterday Anna Berg left."], None),
         ("Where is Anna?", ["I met Anna Berg.", "Anna is kind."], None),
+        ("Where is Anna?", ["Hey Anna, hi! Thanks Anna. Oh! Dear Anna", "Anna\nBut Anna"], None),
+        ("Where is Anna?", ["Anna Berg is here. Hey Anna Stein!"], ["Anna Berg", "Anna Stein"]),
         ("Where is Anna Berg?", ["I met Anna Berg.", "I met Anna Stein."], None),
         ("where is anna?", ["I met Anna Berg.", "I met Anna Stein."], None),
         ("Where is Tom?", ["I met Anna Berg.", "I met Anna Stein."], None),
@@ -27,6 +29,11 @@ def test_names_that_are_part_of_more_than_one(
 ) -> None:
     found = of_names(question, memories)
     assert (None if found is None else found.choices) == choices
+
+
+def test_the_question_is_asked_again_with_the_full_name() -> None:
+    assert named("What is Anna's job, Anna?", "Anna Stein") == "What is Anna Stein's job, Anna?"
+    assert named("Where does Berg live?", "Anna Berg") == "Where does Anna Berg live?"
 
 
 def test_at_most_three_names_are_asked_for() -> None:

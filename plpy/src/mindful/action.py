@@ -13,12 +13,12 @@ from typing import Any
 from mindful import attempt, clarification
 from mindful.attempt import Asking, Attempt
 from mindful.clarification import Question
-from mindful.context import OWN, Context
 from mindful.decision import Decision, decide, decide_answer, record
 from mindful.errors import MindfulError
 from mindful.evidence import Evidence, counted, draw, gather, told
 from mindful.llm import Call
 from mindful.ports import Database, Sampling
+from mindful.prompt import OWN, Context
 
 ABSTENTION = "I do not know."
 _NOTICES = (
@@ -94,7 +94,8 @@ class Trail:
     def try_again(self, way: str, make: Callable[[Attempt], Attempt | None], certain: bool = False) -> None:
         """Make another attempt. It takes the place of the one that stands unless it is less probable, or the same.
 
-        Where it must be certain, only if it reaches its threshold. One that fails costs nothing but its time.
+        Where it must be certain, only if it reaches its threshold. One that fails or is silent costs nothing but its
+        time.
         """
         started, before = time.perf_counter(), self.standing
         try:
@@ -103,7 +104,7 @@ class Trail:
             made = None
             before.decision.reason += f"; {way}: {error}"
         spent = (time.perf_counter() - started) * 1000
-        if made is None:
+        if made is None or not made.answer:
             before.decision.total_ms += spent
             return
         made.decision.total_ms = spent

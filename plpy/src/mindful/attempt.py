@@ -6,11 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from mindful import runtime
-from mindful.context import Context, Part, quote, related
+from mindful.context import related
 from mindful.decision import Decision, decide, decide_answer
 from mindful.evidence import Evidence, chain, draw, told
 from mindful.llm import BLANK, Call, check_fits
 from mindful.ports import Database, Generator, Sampling
+from mindful.prompt import Context, Part, quote
 from mindful.signal import words
 
 _RECALL_MS = 60_000
@@ -74,12 +75,12 @@ def _widened(asking: Asking, generator: Generator, context: Context, memories: i
         undo=False,
         timeout_ms=_RECALL_MS,
     )
-    others = [part for part in context.parts if part.part != "memory"]
-    shown = {part.memory_id for part in others}
+    taught = {lesson.memory_id for lesson in context.lessons}
+    others = [part for part in context.parts if part.part != "memory" or part.memory_id in taught]
+    shown = taught | {part.memory_id for part in others}
     reserved = min(asking.sampling.max_tokens, generator.context_length // 2)
-    room = (
-        generator.context_length - reserved - len(generator.encode(replace(context, parts=others).messages()))
-    )
+    bare = len(generator.encode(replace(context, parts=others).messages()))
+    room = generator.context_length - reserved - bare
     parts: list[Part] = []
     for row in related(rows, shown, context.question)[:memories]:
         asking.db.check()  # to count the tokens of a long text takes up to a second
@@ -87,9 +88,8 @@ def _widened(asking: Asking, generator: Generator, context: Context, memories: i
         room -= tokens
         if room < 0:
             break
-        parts.append(
-            Part("memory", "user", row["content"], tokens, row["id"], row["score"], "recalled again")
-        )
+        found = row["id"], row["score"], "recalled again"
+        parts.append(Part("memory", "user", row["content"], tokens, *found))
     return replace(context, parts=[*others[:-1], *parts, others[-1]], considered=rows)
 
 
@@ -97,10 +97,9 @@ def retry(asking: Asking, first: Attempt, temperature: float) -> Attempt:
     """Sample further answers, and take what most of all say (self-consistency, Wang et al. 2022, arXiv 2203.11171)."""
     [drawn] = draw(asking.db, first.call.spec.name, [first.context], asking.sampling, temperature)
     said = [(first.call, first.answer), *drawn]
-    counts = Counter(tuple(words(answer)) for _, answer in said)
-    call, answer = max(
-        said, key=lambda one: counts[tuple(words(one[1]))]
-    )  # the first of those that are equal
+    votes = Counter(tuple(words(answer)) for _, answer in said)
+    # Of those with as many votes the first, so that a tie changes nothing.
+    call, answer = max(said, key=lambda one: votes[tuple(words(one[1]))])
     made = _decided(asking, "retry", first, call, first.context, answer)
     made.decision.alternatives = told(first.call.spec.name, [text for _, text in drawn])
     return made
@@ -109,13 +108,13 @@ def retry(asking: Asking, first: Attempt, temperature: float) -> Attempt:
 def _decided(asking: Asking, way: str, first: Attempt, call: Call, context: Context, answer: str) -> Attempt:
     """Decide about an answer by another way.
 
-    Its probability is the model's own calibrator's until such answers have one: only that can let them pass, as those
-    that were not sure at first are others than those that any calibrator of first answers was tested on.
+    Its probability is that of the model's first answers until such answers have a calibrator: only that can let them
+    pass, as what was not sure at first is another set than the one that a threshold of first answers was tested on.
     """
     model = by(first.decision.model, way)
     decision = decide_answer(asking.db, call, context, answer, budget=asking.budget)
     own = decide(asking.db, model, decision.with_memory, decision.signals, budget=asking.budget)
-    if own.calibrator_id is not None or decision.calibrator_id is None:
+    if own.calibrator_id is not None:
         own.generation_id = decision.generation_id
         decision = own
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mindful.ports import Database
@@ -51,24 +51,26 @@ class Clarified:
 
 def of_names(question: str, memories: Iterable[str]) -> Question | None:
     """Ask which one is meant where memories know a name of the question as part of more than one full name."""
-    asked = dict.fromkeys(word for name in _NAME.findall(question) for word in name.split())
-    known = list(dict.fromkeys(name for text in memories for name in _full_names(text)))
-    for word in asked:
-        rivals = [name for name in known if word in name.split()]
+    known = [
+        (found[0].split(), _opens(text, found.start())) for text in memories for found in _NAME.finditer(text)
+    ]
+    for word in dict.fromkeys(word for name in _NAME.findall(question) for word in name.split()):
+        rivals = list(dict.fromkeys(filter(None, (_full_name(word, *one) for one in known))))
         rivals = [name for name in rivals if not any(one != name and one in name for one in rivals)]
         if len(rivals) > 1 and not any(name in question for name in rivals):
             return Question("name", sorted(rivals[:_MOST]))
     return None
 
 
-def _full_names(text: str) -> Iterator[str]:
-    """Yield names of more than one word; where a sentence begins, its first word may be none's."""
-    for found in _NAME.finditer(text):
-        parts = found[0].split()
-        if len(parts) > 1:
-            yield " ".join(parts)
-        if len(parts) > 2 and _OPENS.search(text[: found.start()]):
-            yield " ".join(parts[1:])
+def _full_name(word: str, parts: Sequence[str], opens: bool) -> str | None:
+    """Read words as a full name that the word is part of; the first of a sentence may be capital for that alone."""
+    if opens and parts[0] != word:
+        parts = parts[1:]
+    return " ".join(parts) if word in parts and len(parts) > 1 else None
+
+
+def _opens(text: str, start: int) -> bool:
+    return _OPENS.search(text[:start]) is not None
 
 
 def of_answers(counts: Mapping[str, int]) -> Question | None:
@@ -96,8 +98,16 @@ def resolve(db: Database, message_id: int, reply: str) -> Clarified | None:
     choice = chosen(asked.choices, reply)
     if choice is None:
         return Clarified(row["decision_id"])
-    correct = choice == _tidy(row["answer"]) if asked.of == "answer" else None
-    return Clarified(row["decision_id"], f"{row['question']} ({choice})", correct)
+    if asked.of == "name":
+        return Clarified(row["decision_id"], named(row["question"], choice))
+    message = f"{row['question']} ({choice})"
+    return Clarified(row["decision_id"], message, choice == _tidy(row["answer"]))
+
+
+def named(question: str, name: str) -> str:
+    """Put a full name where the question has a part of it."""
+    parts = "|".join(map(re.escape, name.split()))
+    return re.sub(rf"\b({parts})\b", lambda _: name, question, count=1)
 
 
 def chosen(choices: Sequence[str], reply: str) -> str | None:

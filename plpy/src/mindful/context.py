@@ -1,12 +1,9 @@
-"""What the model is shown for a message: system prompt, core memories, summaries, memories, turns, the message."""
+"""What the model is shown for a message: chosen from the session, the memories, the summaries and the tools."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import re
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mindful import assistant, clarification, runtime
@@ -15,16 +12,12 @@ from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError, UndefinedObjectError
 from mindful.lesson import Lesson, lessons
 from mindful.llm import SYSTEM_PROMPT, check_fits, sampling_of
-from mindful.ports import Database, Generator, Message, ModelSpec, Row, Sampling
+from mindful.ports import Database, Generator, ModelSpec, Row, Sampling
+from mindful.prompt import LAYOUT, OWN, Context, Part, lines
 from mindful.setting import setting_get
-from mindful.tool import Toolbox, ToolCall
+from mindful.tool import Toolbox
 from mindful.window import cost, first, fitting, from_user, turn_of
 
-LAYOUT = "Context:\n{memories}\n\nQuestion: {message}\nAnswer:"
-"""How memories and message make one turn; the model's option `layout` replaces it. Memories stand in the user's turn,
-where a small model answers from them far more often than from the system prompt (docs/decisions.md), and quoted, so
-that nothing in them can pass for an instruction."""
-_PLACEHOLDER = re.compile(r"\{memories\}|\{message\}")
 _RELEVANT = 0.6
 """Share of the best memory's score that others must reach to be shown: weak ones mislead a small model."""
 _RELATED = 0.25
@@ -34,109 +27,10 @@ _WINDOW = 30
 then begins alike for many turns, and what was computed of it is used again (docs/decisions.md)."""
 _SUMMARY_SHARE = 8
 """Part of the context that summaries may fill: an eighth."""
-OWN = ("assistant", "clarification")
-"""Roles of what the model said itself."""
 _SPEAKERS = {"user": "user"} | dict.fromkeys(OWN, "assistant")
 """Turns that are shown, and as whose: chat templates know no clarifications."""
 _MESSAGE_OVERHEAD = 8
 """Tokens that a chat template adds to a message, at most, in the models this was tried with."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """One part of what the model is shown; a row of session_context."""
-
-    part: str
-    role: str
-    content: str
-    tokens: int
-    memory_id: int | None = None
-    score: float | None = None
-    reason: str = ""
-
-
-_HEADINGS = {"setting": None, "core": "Keep in mind:", "summary": "Earlier in this conversation:"}
-"""Parts of the system message, which stays as it is from turn to turn, and what stands above them."""
-
-
-@dataclass(frozen=True)
-class Context:
-    """What the model is shown for a message."""
-
-    parts: Sequence[Part]
-    layout: str = LAYOUT
-    shown_from: int | None = None
-    """The turn that the window begins with."""
-    reply_to: int | None = None
-    """The stored message that waits for its answer."""
-    changes: Sequence[assistant.Change] = ()
-    """The settings that the message asks to be changed; the context is as if they were."""
-    calls: Sequence[ToolCall] = ()
-    """The tools that were called for the message."""
-    considered: Sequence[Row] = ()
-    """The memories that recall found, with their scores."""
-    lessons: Sequence[Lesson] = ()
-    """What labels say of answers to like questions."""
-    clarified: Clarified | None = None
-    """What the message settles of the question that was asked back before it."""
-
-    @property
-    def memory_ids(self) -> list[int]:
-        """The recalled memories among the parts."""
-        return [part.memory_id for part in self.parts if part.part == "memory" and part.memory_id is not None]
-
-    @property
-    def notes(self) -> list[str]:
-        """What the tools' results and the memories among the parts say."""
-        return [*self._of("tool"), *self._of("memory")]
-
-    @property
-    def question(self) -> str:
-        """The message that is answered."""
-        return self.parts[-1].content
-
-    def messages(self) -> list[Message]:
-        """Lay the parts out as messages, the memories within the last one."""
-        *told, last = self._told()
-        return [*told, Message(last.role, with_notes(last.content, self.notes, self.layout))]
-
-    def next_messages(self, reply: str) -> list[Message]:
-        """Lay out what the next turn's prompt begins with: memories are shown for one turn only."""
-        return [*self._told(), Message("assistant", reply), Message("user", "")]
-
-    def _told(self) -> list[Message]:
-        talk = [Message(part.role, part.content) for part in self.parts if part.part in ("turn", "message")]
-        return [Message("system", "\n\n".join(self._system())), *talk]
-
-    def _system(self) -> Iterator[str]:
-        yield from self._of("system")
-        for part, heading in _HEADINGS.items():
-            if lines := [line for content in self._of(part) for line in _lines(part, content)]:
-                yield "\n".join([*filter(None, [heading]), *lines])
-
-    def _of(self, kind: str) -> list[str]:
-        return [part.content for part in self.parts if part.part == kind]
-
-
-def quote(note: str) -> str:
-    """Write a memory as the model is shown it: one line, a JSON string."""
-    return f"- {json.dumps(note, ensure_ascii=False)}"
-
-
-def _lines(part: str, content: str) -> list[str]:
-    """Write a part's content as the model is shown it; what was remembered is quoted."""
-    if part == "summary":
-        return [quote(line) for line in content.splitlines() if line.strip()]
-    return [quote(content)] if part in ("core", "memory", "tool") else [content]
-
-
-def with_notes(message: str, notes: Sequence[str], layout: str = LAYOUT) -> str:
-    """Put quoted notes where the layout wants them, if there are any."""
-    if not notes:
-        return message
-    quoted = "\n".join(map(quote, notes))
-    # One pass over the layout: a placeholder inside a memory or a message stays as it is.
-    return _PLACEHOLDER.sub(lambda found: {"{memories}": quoted, "{message}": message}[found[0]], layout)
 
 
 @sql_function
@@ -253,7 +147,15 @@ class _Composer:
         shown_from = turn_of(window[0], turns) if window else None
         parts = [system, *settings, *core, *summaries, *called, *recalled, *window, last]
         return Context(
-            parts, layout, shown_from, reply_to, changes, calls, self._considered, self._lessons, clarified
+            parts,
+            layout,
+            shown_from,
+            reply_to,
+            changes,
+            calls,
+            self._considered,
+            clarified,
+            self._lessons,
         )
 
     def system_prompt(self) -> Part:
@@ -396,8 +298,7 @@ class _Composer:
         if lesson and lesson.content:
             yield self.part("memory", "user", lesson.content, lesson.reason, lesson.memory_id)
             memories -= 1
-        asked = {one.memory_id for one in self._lessons}
-        kept = related(rows, shown | asked, message)
+        kept = related(rows, shown | {one.memory_id for one in self._lessons}, message)
         for row in self._interruptibly(kept[:memories]):
             if row["score"] < _RELEVANT * kept[0]["score"]:
                 break
@@ -414,7 +315,7 @@ class _Composer:
         memory_id: int | None = None,
         score: float | None = None,
     ) -> Part:
-        tokens = self._generator.count("\\n".join(_lines(part, content))) + _MESSAGE_OVERHEAD
+        tokens = self._generator.count("\\n".join(lines(part, content))) + _MESSAGE_OVERHEAD
         return Part(part, role, content, tokens, memory_id, score, reason)
 
     def _interruptibly(self, rows: Sequence[Row]) -> Iterator[Row]:

@@ -18,8 +18,6 @@ from mindful.llm import sampling_of
 from mindful.ports import Database, Row
 
 _LEVEL = 0.1
-_MEMORIES = 3
-"""As llm_chat has it where it is not told otherwise."""
 
 
 @sql_function
@@ -69,7 +67,7 @@ class _Measure:
     def __init__(self, db: Database, action: str, model: str | None, max_tokens: int | None) -> None:
         sampling = sampling_of(max_tokens, 0.0, None)
         self._db, self._action, self._settings = db, action, settings(db, None)
-        self._answering = Answering(db, model, sampling, _MEMORIES, 0)
+        self._answering = Answering(db, model, sampling, None, 0)
         self._asking = Asking(db, sampling)
         self.model = self._answering.model
         self.temperature = self._settings.retry_temperature if action == "retry" else None

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from mindful.ports import Row
-
-if TYPE_CHECKING:
-    from mindful.context import Part
+from mindful.prompt import Part
 
 
 def fitting(parts: Iterable[Part], room: int) -> list[Part]:
