@@ -374,30 +374,39 @@ $$;
 comment on function job_retry(text) is
 'Puts dead letters (embedding_job_failed), those of one model or of all (NULL), back into the queue, with no attempt counted, and returns how many: the caller''s own, or an administrator''s call those of all tenants.';
 
+create function _cron_schedule(job text, schedule text, command text) returns boolean
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if not exists (select from pg_extension e where e.extname = 'pg_cron') then
+        perform mindful._raise('55000', 'the extension pg_cron is not installed in this database',
+            'Install it, or run the worker: mindful worker.');
+    end if;
+    if exists (select from cron.job j where j.jobname = job and j.username = current_user) then
+        perform cron.unschedule(job);
+    end if;
+    if schedule is not null then
+        perform cron.schedule(job, schedule, command);
+    end if;
+    return schedule is not null;
+end
+$$;
+comment on function _cron_schedule(text, text, text) is
+'Has pg_cron run a command at a schedule (crontab''s five fields; NULL: no longer), as the calling role, and returns whether it does now. Errors: 55000 (no pg_cron), 42501 (no right to the schema cron).';
+
 create function job_schedule(schedule text default '* * * * *') returns boolean
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
-declare
-    job text;
 begin
-    if not exists (select from pg_extension e where e.extname = 'pg_cron') then
-        perform mindful._raise('55000', 'the extension pg_cron is not installed in this database',
-            'Install it, or run the worker in another way: mindful worker, or CALL mindful.job_worker().');
-    end if;
-    foreach job in array array['mindful_worker', 'mindful_sweep'] loop
-        if exists (select from cron.job j where j.jobname = job and j.username = current_user) then
-            perform cron.unschedule(job);
-        end if;
-    end loop;
-    if schedule is null then
-        return false;
-    end if;
     -- Never idle: while a job runs, pg_cron's launcher answers no barrier, and every DROP DATABASE waits for it.
-    perform cron.schedule('mindful_worker', schedule, 'call mindful.job_worker(max_seconds => 55)');
-    perform cron.schedule('mindful_sweep', '17 * * * *', 'select mindful.embedding_sweep()');
-    return true;
+    perform mindful._cron_schedule('mindful_worker', schedule, 'call mindful.job_worker(max_seconds => 55)');
+    perform mindful._cron_schedule('mindful_sweep', case when schedule is not null then '17 * * * *' end,
+        'select mindful.embedding_sweep()');
+    return mindful._cron_schedule('mindful_retention', case when schedule is not null then '47 4 * * *' end,
+        'select mindful.retention_work()');
 end
 $$;
 comment on function job_schedule(text) is
-'Has pg_cron run a worker at a schedule (crontab''s five fields; NULL ends it), each until nothing is left or for 55 seconds, and a sweep every hour, as the calling role: an administrator''s works for all tenants. Returns whether they are scheduled now. Errors: 55000 (no pg_cron), 42501 (no right to the schema cron).';
+'Has pg_cron run a worker at a schedule (crontab''s five fields; NULL ends it), each until nothing is left or for 55 seconds, a sweep every hour, and retention_work every day, as the calling role: an administrator''s works for all tenants. Returns whether they are scheduled now. Errors: 55000 (no pg_cron), 42501 (no right to the schema cron).';

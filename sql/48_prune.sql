@@ -194,3 +194,18 @@ end
 $$;
 comment on function retention_run_all() is
 'Runs retention_run for every tenant, by his own settings, and deletes records that are older than the setting retention_audit_days; returns how many rows of which tables. It takes no argument and does nothing but what the settings say, so it may run with the owner''s rights; for administrators and schedulers.';
+
+create function retention_work() returns setof forget_count
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if pg_has_role(current_user, 'mindful_admin', 'usage') then
+        return query select * from mindful.retention_run_all();
+    else
+        return query select * from mindful.retention_run();
+    end if;
+end
+$$;
+comment on function retention_work() is
+'What workers and job_schedule run every day: retention_run_all for administrators, retention_run for others.';

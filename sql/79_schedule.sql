@@ -78,20 +78,10 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
-    if not exists (select from pg_extension e where e.extname = 'pg_cron') then
-        perform mindful._raise('55000', 'the extension pg_cron is not installed in this database',
-            'Install it, or run the worker: mindful worker.');
-    end if;
-    if exists (select from cron.job j where j.jobname = 'mindful_consolidation' and j.username = current_user) then
-        perform cron.unschedule('mindful_consolidation');
-        perform cron.unschedule('mindful_consolidation_nightly');
-    end if;
-    if schedule is null then
-        return false;
-    end if;
-    perform cron.schedule('mindful_consolidation', '*/5 * * * *', 'select mindful.consolidation_work()');
-    perform cron.schedule('mindful_consolidation_nightly', schedule, 'select mindful.consolidation_work(everyone => true, tenants => 100000)');
-    return true;
+    perform mindful._cron_schedule('mindful_consolidation', case when schedule is not null then '*/5 * * * *' end,
+        'select mindful.consolidation_work()');
+    return mindful._cron_schedule('mindful_consolidation_nightly', schedule,
+        'select mindful.consolidation_work(everyone => true, tenants => 100000)');
 end
 $$;
 comment on function consolidation_schedule(text) is
@@ -129,23 +119,9 @@ comment on function adaptation_work(integer) is
 'Runs confidence_adapt for tenants that have 30 labels newer than at its last run, a tenant after the other, as far as the caller reaches them: a superuser all, others their own. Returns how many. Error 22023.';
 
 create function adaptation_schedule(schedule text default '30 3 * * *') returns boolean
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-begin
-    if not exists (select from pg_extension e where e.extname = 'pg_cron') then
-        perform mindful._raise('55000', 'the extension pg_cron is not installed in this database',
-            'Install it, or run the worker: mindful worker --adapt.');
-    end if;
-    if exists (select from cron.job j where j.jobname = 'mindful_adaptation' and j.username = current_user) then
-        perform cron.unschedule('mindful_adaptation');
-    end if;
-    if schedule is null then
-        return false;
-    end if;
-    perform cron.schedule('mindful_adaptation', schedule, 'select mindful.adaptation_work(tenants => 100000)');
-    return true;
-end
-$$;
+language sql volatile parallel unsafe security invoker
+begin atomic
+    select mindful._cron_schedule('mindful_adaptation', schedule, 'select mindful.adaptation_work(tenants => 100000)');
+end;
 comment on function adaptation_schedule(text) is
 'Has pg_cron run adaptation_work for everybody at a schedule (crontab''s five fields; NULL ends it), as the calling role. Returns whether it is scheduled now. Errors: 55000 (no pg_cron), 42501 (no right to the schema cron).';

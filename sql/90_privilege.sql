@@ -58,6 +58,8 @@ grant execute on function
     job_run(integer, real),
     job_retry(text),
     job_schedule(text),
+    _cron_schedule(text, text, text),
+    retention_work(),
     _integer_argument(text, integer, integer, integer),
     _embedding_table(text),
     _model_find(text, text),

@@ -106,6 +106,18 @@ def test_it_connects_again(
     assert "Stopped after 6 embeddings." in output
 
 
+def test_it_forgets_what_is_due(ana: psycopg.Connection, dsn_of: Mapping[str, str]) -> None:
+    remember(ana, 3)
+    ana.execute(
+        "update memory set created_at = now() - interval '100 days' where id = (select min(id) from memory)"
+    )
+    for days, said in (("200", False), ("50", True)):
+        ana.execute("select setting_set('retention_fact_days', %s)", (days,))
+        done = CliRunner().invoke(main, ["worker", "--once"], env={"MINDFUL_DSN": dsn_of["ana"]})
+        assert ("1 memories deleted by retention" in done.stdout) == said, done.output
+    assert ana.execute("select count(*) from memory").fetchone() == (2,)
+
+
 def test_it_adapts_where_that_is_asked_for(ana: psycopg.Connection, dsn_of: Mapping[str, str]) -> None:
     ana.execute(
         """with decided as (

@@ -185,6 +185,18 @@ def test_so_many_memories_are_kept(ana: psycopg.Connection) -> None:
     assert contents(ana) == ["Number 4.", "Number 5.", "Said."]
 
 
+def test_a_worker_runs_it_for_whom_it_works(
+    ana: psycopg.Connection, bob: psycopg.Connection, admin: psycopg.Connection
+) -> None:
+    for connection in (ana, bob):
+        remember(connection, "Old.", 100)
+        connection.execute("select setting_set('retention_fact_days', '50')")
+    assert retained(ana, "retention_work")["memory", "deleted"] == 1
+    assert [contents(connection) for connection in (ana, bob)] == [[], ["Old."]]
+    assert retained(admin, "retention_work")["memory", "deleted"] == 1
+    assert contents(bob) == []
+
+
 def test_an_administrator_runs_it_for_all(
     ana: psycopg.Connection, bob: psycopg.Connection, admin: psycopg.Connection, db: psycopg.Connection
 ) -> None:

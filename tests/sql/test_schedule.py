@@ -109,6 +109,19 @@ def test_pg_cron_is_told_when_to_read(cron: psycopg.Connection) -> None:
         assert cron.execute(JOBS).fetchall() == []
 
 
+def test_pg_cron_is_told_to_embed_and_to_forget(cron: psycopg.Connection) -> None:
+    jobs = (
+        "select jobname from cron.job where jobname = any (%s) and username = current_user order by jobname"
+    )
+    names = ["mindful_retention", "mindful_sweep", "mindful_worker"]
+    with cron.transaction(force_rollback=True):
+        for _ in range(2):
+            assert cron.execute("select mindful.job_schedule()").fetchone() == (True,)
+            assert [name for (name,) in cron.execute(jobs, (names,))] == names
+        assert cron.execute("select mindful.job_schedule(null)").fetchone() == (False,)
+        assert cron.execute(jobs, (names,)).fetchall() == []
+
+
 def test_pg_cron_reads(cron: psycopg.Connection, database: str, ana: psycopg.Connection) -> None:
     """What pg_cron is told, told to it for the test's own database: its jobs run at full minutes."""
     say(ana, 3)

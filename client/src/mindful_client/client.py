@@ -93,6 +93,7 @@ class Client:
     memory_prune = _method(calls.memory_prune)
     retention_run = _method(calls.retention_run)
     retention_run_all = _method(calls.retention_run_all)
+    retention_work = _method(calls.retention_work)
     memory_access_insert = _method(calls.memory_access_insert)
     memory_attach = _method(calls.memory_attach)
     memory_detach = _method(calls.memory_detach)

@@ -61,3 +61,8 @@ def retention_run() -> Call[list[ForgetCount]]:
 def retention_run_all() -> Call[list[ForgetCount]]:
     """Forget what the settings of retention no longer keep, for all; for administrators."""
     return rows("retention_run_all", locals(), ForgetCount)
+
+
+def retention_work() -> Call[list[ForgetCount]]:
+    """Do what workers do every day: an administrator's retention_run_all, or others' retention_run."""
+    return rows("retention_work", locals(), ForgetCount)

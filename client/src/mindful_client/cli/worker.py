@@ -20,7 +20,7 @@ from mindful_client.errors import NotReadyError, QueryCancelledError, Unavailabl
 _BATCH = 64
 _LOOK_S = 1.0
 """How soon a stop is heard while there is nothing to do, and a failed job's time is seen to have come."""
-_ADAPTATION_S = 86_400.0
+_DAY_S = 86_400.0
 _PAUSE_S = 5.0
 """How long to wait where the server cannot do the work now."""
 
@@ -41,7 +41,7 @@ _PAUSE_S = 5.0
 @click.option("--adapt", is_flag=True, help="Adapt settings too, daily, where there are new labels.")
 @click.pass_context
 def worker(context: click.Context, once: bool, sweep_minutes: float, consolidate: bool, adapt: bool) -> None:
-    """Embed memories that wait (settings: embedding_mode), as they come.
+    """Embed memories that wait (settings: embedding_mode), as they come; forget daily what is due (retention_...).
 
     An administrator's worker works for everybody. Ctrl-C ends it after the batch it is at, a second Ctrl-C at
     once; what it had not finished, another does. Any number of workers may run.
@@ -59,6 +59,7 @@ class _Worker:
         self._sweep_s = sweep_s
         self._next_sweep = 0.0 if sweep_s else float("inf")
         self._next_adaptation = 0.0 if adapt else float("inf")
+        self._next_retention = 0.0
         self._client: Client | None = None
         self._stopped = False
         self._embedded = 0
@@ -89,7 +90,7 @@ class _Worker:
         while not self._stopped:
             try:
                 worked = self._sweep(client) + self._batch(client) + self._consolidate(client)
-                worked += 0 if worked else self._adapt(client)
+                worked += 0 if worked else self._adapt(client) + self._retain(client)
             except NotReadyError as error:
                 report(error)
                 self._pause()
@@ -120,11 +121,20 @@ class _Worker:
     def _adapt(self, client: Client) -> int:
         if time.monotonic() < self._next_adaptation:
             return 0
-        self._next_adaptation = time.monotonic() + _ADAPTATION_S
+        self._next_adaptation = time.monotonic() + _DAY_S
         runs = client.adaptation_work()
         if runs:
             self._say(f"settings adapted for {runs}")
         return runs
+
+    def _retain(self, client: Client) -> int:
+        if time.monotonic() < self._next_retention:
+            return 0
+        self._next_retention = time.monotonic() + _DAY_S
+        forgotten = [one for one in client.retention_work() if one.relation == "memory"]
+        for one in forgotten:
+            self._say(f"{one.rows} memories {one.action} by retention")
+        return len(forgotten)
 
     def _batch(self, client: Client) -> int:
         done = dataclasses.asdict(client.job_run(max_jobs=_BATCH))
