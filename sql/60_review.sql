@@ -25,6 +25,19 @@ select pg_catalog.pg_extension_config_dump('mindful.review_id_seq', '');
 create type review_detail as (score real, verdict text, signals jsonb);
 comment on type review_detail is 'A model''s second look at an answer.';
 
+create function _question_of(message_id bigint) returns bigint
+language sql stable parallel safe security invoker
+begin atomic
+    select coalesce((a.metadata ->> 'reply_to')::bigint, (
+        select q.id from mindful.memory q
+        where q.tenant = a.tenant and q.session_id = a.session_id and q.turn < a.turn and q.role = 'user'
+        order by q.turn desc limit 1
+    ))
+    from mindful.memory a
+    where a.tenant = (select mindful._tenant()) and a.id = _question_of.message_id;
+end;
+comment on function _question_of(bigint) is 'The user''s turn that an answer replies to: tools may have been called in between.';
+
 create function _review_subject(message_id bigint)
 returns table (session_id uuid, question text, answer text, memories text[])
 language sql stable parallel safe security invoker
@@ -37,8 +50,7 @@ begin atomic
             order by s.place
         )
     from mindful.memory a
-    join mindful.memory q on q.tenant = a.tenant and q.session_id = a.session_id
-        and case when a.metadata ? 'reply_to' then q.id = (a.metadata ->> 'reply_to')::bigint else q.turn = a.turn - 1 end
+    join mindful.memory q on q.tenant = a.tenant and q.id = mindful._question_of(a.id)
     where a.tenant = (select mindful._tenant()) and a.id = _review_subject.message_id and a.role = 'assistant';
 end;
 comment on function _review_subject(bigint) is
@@ -50,13 +62,9 @@ begin atomic
     select m.role, m.content
     from mindful.memory a
     join mindful.memory m on m.tenant = a.tenant and m.session_id = a.session_id
-        and m.turn < case
-            when a.metadata ? 'reply_to' then (
-                select q.turn from mindful.memory q
-                where q.tenant = a.tenant and q.id = (a.metadata ->> 'reply_to')::bigint
-            )
-            else a.turn - 1
-        end
+        and m.turn < (
+            select q.turn from mindful.memory q where q.tenant = a.tenant and q.id = mindful._question_of(a.id)
+        )
         and case when pg_catalog.jsonb_typeof(a.metadata -> 'shown_from') = 'number'
             then m.turn >= (a.metadata ->> 'shown_from')::numeric end
     where a.tenant = (select mindful._tenant()) and a.id = _review_turns.message_id and m.role in ('user', 'assistant')

@@ -16,7 +16,12 @@ begin atomic
         select a.id as message_id, coalesce(d.answer, a.content) as answer, o.correct, o.note
         from mindful.memory q
         join mindful.memory a on a.tenant = q.tenant and a.session_id = q.session_id and a.role = 'assistant'
-            and case when a.metadata ? 'reply_to' then (a.metadata ->> 'reply_to')::bigint = q.id else a.turn = q.turn + 1 end
+            and case when a.metadata ? 'reply_to' then (a.metadata ->> 'reply_to')::bigint = q.id
+                else a.turn = (
+                    select min(n.turn) from mindful.memory n
+                    where n.tenant = q.tenant and n.session_id = q.session_id and n.turn > q.turn and n.role <> 'tool'
+                )
+            end
         join mindful.outcome o on o.tenant = a.tenant and o.message_id = a.id
         left join mindful.decision d on d.tenant = o.tenant and d.id = o.decision_id
         where q.tenant = (select mindful._tenant()) and q.content_hash = r.content_hash

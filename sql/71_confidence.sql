@@ -20,12 +20,7 @@ select d.tenant, d.message_id, d.id as decision_id, q.content as question, coale
     d.probability, d.threshold, d.action, d.created_at, d.offered, n.need, w.why
 from mindful.decision d
 join mindful.memory a on a.tenant = d.tenant and a.id = d.message_id and a.role = 'assistant'
-left join lateral (
-    select u.content from mindful.memory u
-    where u.tenant = a.tenant and u.session_id = a.session_id and u.turn < a.turn and u.role = 'user'
-    order by u.turn desc
-    limit 1
-) q on true
+left join mindful.memory q on q.tenant = a.tenant and q.id = mindful._question_of(a.id)
 cross join lateral (
     select case
         when d.offered then 'random'

@@ -80,6 +80,21 @@ def test_a_tool_is_called_and_its_turn_kept_between_question_and_answer(user: ps
     assert roles == [("user",), ("tool",), ("assistant",)]
 
 
+def test_the_answer_is_to_the_question_not_to_the_tool(user: psycopg.Connection) -> None:
+    register(user)
+    allow(user)
+    ask(user)
+    turns = user.execute("select id from memory where role in ('user', 'assistant') order by turn")
+    (question,), (answer,) = turns.fetchall()
+    assert user.execute("select _question_of(%s)", (answer,)).fetchone() == (question,)
+    assert user.execute("select question from _review_subject(%s)", (answer,)).fetchone() == (ASK,)
+    assert user.execute("select question from label_queue").fetchone() == (ASK,)
+    user.execute("select review_label(%s, false, 'It is 2.')", (answer,))
+    assert user.execute("select note from _lesson(array[%s::bigint])", (question,)).fetchone() == (
+        "It is 2.",
+    )
+
+
 def test_the_model_is_shown_the_result_as_data(user: psycopg.Connection, admin: psycopg.Connection) -> None:
     options = {
         "replies": [
