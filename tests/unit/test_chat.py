@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mindful import runtime
 from mindful.action import Settings
+from mindful.call import SYSTEM_PROMPT
 from mindful.chat import Chat
 from mindful.errors import (
     ContextLengthError,
@@ -21,7 +22,6 @@ from mindful.errors import (
     UndefinedObjectError,
 )
 from mindful.lesson import is_repeated, learned
-from mindful.llm import SYSTEM_PROMPT
 from mindful.ports import Message, ModelSpec, Row, Sampling
 from mindful.prompt import with_notes
 from mindful.providers.scripted import ScriptedGenerator

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mindful import llm, runtime
+from mindful import call, llm, runtime
 from mindful.errors import (
     ContextLengthError,
     InvalidParameterError,
@@ -60,26 +60,26 @@ def generate(db: FakeDatabase, prompt: str | None, **changed: Any) -> dict[str, 
 
 
 def test_confidence_is_the_geometric_mean_of_probabilities() -> None:
-    assert llm.confidence(Completion(logprobs=[math.log(0.9), math.log(0.4)])) == pytest.approx(0.6)
+    assert call.confidence(Completion(logprobs=[math.log(0.9), math.log(0.4)])) == pytest.approx(0.6)
 
 
 @given(st.lists(LOGPROBS, min_size=1))
 def test_confidence_lies_between_the_least_probability_and_one(logprobs: list[float]) -> None:
-    confidence = llm.confidence(Completion(logprobs=logprobs))
+    confidence = call.confidence(Completion(logprobs=logprobs))
     assert math.exp(min(logprobs)) <= confidence * (1 + 1e-9)
     assert 0 < confidence <= 1
 
 
 def test_an_answer_without_tokens_has_no_confidence() -> None:
-    assert llm.confidence(Completion()) == 0
-    assert llm.signals(Completion()) == {"tokens": 0}
+    assert call.confidence(Completion()) == 0
+    assert call.signals(Completion()) == {"tokens": 0}
 
 
 def test_signals_sum_up_the_tokens() -> None:
     completion = Completion(
         logprobs=[-0.25, -1.0, -0.5], entropies=[0.5, 2.0, 0.5], margins=[0.75, 0.125, 0.5]
     )
-    assert llm.signals(completion) == {
+    assert call.signals(completion) == {
         "logprob_sum": -1.75,
         "logprob_mean": round(-1.75 / 3, 6),
         "logprob_min": -1.0,
@@ -107,13 +107,13 @@ def test_signals_sum_up_the_tokens() -> None:
 )
 def test_sampling_that_makes_no_sense_is_refused(changed: dict[str, Any], error: type[MindfulError]) -> None:
     with pytest.raises(error) as caught:
-        llm.sampling_of(**{"max_tokens": 16, "temperature": 0.0, "seed": None} | changed)
+        call.sampling_of(**{"max_tokens": 16, "temperature": 0.0, "seed": None} | changed)
     assert caught.value.hint
 
 
 def test_null_and_empty_stop_strings_are_left_out() -> None:
-    assert llm.sampling_of(1, 0.0, 0, None).stop == ()
-    assert llm.sampling_of(1, 0.0, 0, ["", "END"]).stop == ("END",)
+    assert call.sampling_of(1, 0.0, 0, None).stop == ()
+    assert call.sampling_of(1, 0.0, 0, ["", "END"]).stop == ("END",)
 
 
 def test_a_call_is_logged_with_what_it_cost() -> None:
@@ -228,7 +228,7 @@ def test_tokens_are_counted_up_to_a_length() -> None:
     assert count(database(), "one two three", None) == 3
     assert count(database(), None, None) is None
     with pytest.raises(ContextLengthError):
-        count(database(), "a" * (llm.LONGEST_TEXT + 1), None)
+        count(database(), "a" * (call.LONGEST_TEXT + 1), None)
 
 
 @pytest.mark.parametrize("keep", [True, False])

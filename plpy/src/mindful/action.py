@@ -12,11 +12,11 @@ from typing import Any
 
 from mindful import attempt, clarification
 from mindful.attempt import Asking, Attempt
+from mindful.call import Call
 from mindful.clarification import Question
 from mindful.decision import Decision, decide, decide_answer, record
 from mindful.errors import MindfulError
 from mindful.evidence import Evidence, counted, draw, gather, told
-from mindful.llm import Call
 from mindful.ports import Database, Sampling
 from mindful.prompt import OWN, Context
 

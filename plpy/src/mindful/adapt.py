@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from mindful import runtime
 from mindful.calibrator import prior
+from mindful.call import BLANK, check_fits
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NullValueError
 from mindful.gold import AT_ONCE, Answering, Gold
-from mindful.llm import BLANK, check_fits
 from mindful.ports import Completion, Database, Row, Sampling
 from mindful.setting import setting_get
 from mindful.signal import features

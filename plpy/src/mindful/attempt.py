@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from mindful import runtime
+from mindful.call import BLANK, Call, check_fits
 from mindful.context import related
 from mindful.decision import Decision, decide, decide_answer
 from mindful.evidence import Evidence, chain, draw, told
-from mindful.llm import BLANK, Call, check_fits
 from mindful.ports import Database, Generator, Sampling
 from mindful.prompt import Context, Part, quote
 from mindful.signal import words

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from mindful.call import Call, call_of
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, MindfulError
-from mindful.llm import Call, call_of
 from mindful.ports import Database
 
 _SEEDS = 1 << 31

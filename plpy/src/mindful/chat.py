@@ -11,11 +11,11 @@ from typing import Any
 
 from mindful import action, assistant, clarification, runtime
 from mindful.action import Trail
+from mindful.call import BLANK, Call, check_fits, sampling_of
 from mindful.context import compose
 from mindful.decision import Decision
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError
-from mindful.llm import BLANK, Call, check_fits, sampling_of
 from mindful.ports import Database, Sampling
 from mindful.recap import keep_up
 from mindful.setting import setting_get

@@ -7,11 +7,11 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from mindful import assistant, clarification, runtime
+from mindful.call import SYSTEM_PROMPT, check_fits, sampling_of
 from mindful.clarification import Clarified
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError, UndefinedObjectError
 from mindful.lesson import Lesson, lessons
-from mindful.llm import SYSTEM_PROMPT, check_fits, sampling_of
 from mindful.ports import Database, Generator, ModelSpec, Row, Sampling
 from mindful.prompt import LAYOUT, OWN, Context, Part, lines
 from mindful.setting import setting_get

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from mindful.calibrator import Calibrator, prior
+from mindful.call import Call
 from mindful.lesson import is_repeated, learned
-from mindful.llm import Call
 from mindful.ports import Database
 from mindful.prompt import Context
 from mindful.signal import Signals, free, grounding, recalled, rounded

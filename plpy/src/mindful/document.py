@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mindful import runtime
+from mindful.call import BLANK
 from mindful.entry import sql_function
 from mindful.errors import ContextLengthError, InvalidParameterError, NullValueError
-from mindful.llm import BLANK
 from mindful.ports import Database, Row
 from mindful.split import FORMATS, Chunk, split
 

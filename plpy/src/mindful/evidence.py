@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mindful import runtime
+from mindful.call import BLANK, Call, check_fits
 from mindful.errors import MindfulError
-from mindful.llm import BLANK, Call, check_fits, embed_texts
+from mindful.llm import embed_texts
 from mindful.ports import Database, ModelSpec, Sampling
 from mindful.prompt import Context
 from mindful.review import review_many

@@ -9,12 +9,12 @@ from typing import Any
 
 from mindful import runtime
 from mindful.attempt import Asking, Attempt, attach, escalate
+from mindful.call import BLANK, Call, check_fits, sampling_of
 from mindful.context import compose
 from mindful.decision import Decision, decide_answer, record
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, MindfulError, NotReadyError, NullValueError
 from mindful.evidence import Evidence, gather
-from mindful.llm import BLANK, Call, check_fits, sampling_of
 from mindful.ports import Database, Generator, ModelSpec, Sampling
 from mindful.prompt import Context, Part
 

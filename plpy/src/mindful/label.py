@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mindful import runtime
+from mindful.call import check_length
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NullValueError
-from mindful.llm import check_length
 from mindful.ports import Database
 from mindful.slot import Turn
 

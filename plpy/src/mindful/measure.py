@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from mindful import attempt
 from mindful.action import settings
 from mindful.attempt import Asking, Attempt
+from mindful.call import sampling_of
 from mindful.decision import decide, record
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError
 from mindful.gold import Answering, Gold, grade
-from mindful.llm import sampling_of
 from mindful.ports import Database, Row
 
 _LEVEL = 0.1

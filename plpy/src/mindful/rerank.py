@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 
 from mindful import runtime
+from mindful.call import BLANK, check_length
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError
-from mindful.llm import BLANK, check_length
 from mindful.ports import Database
 from mindful.slot import Turn
 

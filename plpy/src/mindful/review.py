@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from mindful import runtime
+from mindful.call import check_fits
 from mindful.context import shown_again
 from mindful.entry import sql_function
 from mindful.errors import NullValueError, UndefinedObjectError
-from mindful.llm import check_fits
 from mindful.ports import Database, Generator, Message
 from mindful.prompt import Context
 from mindful.slot import Turn

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from mindful import form, runtime
+from mindful.call import SYSTEM_PROMPT
 from mindful.entry import sql_function
 from mindful.errors import NotReadyError, UndefinedObjectError
 from mindful.extraction import VOLATILE
 from mindful.extraction.date import RELATIVE
 from mindful.form import Sample
 from mindful.gate import reasons
-from mindful.llm import SYSTEM_PROMPT
 from mindful.ports import Database, Message, Row
 
 _NEIGHBORS = 3

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from mindful import runtime
 from mindful.batch import answer_texts
+from mindful.call import BLANK, Call, check_fits, check_length, sampling_of
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NullValueError
-from mindful.llm import BLANK, Call, check_fits, check_length, sampling_of
 from mindful.ports import Database, Message, Sampling
 from mindful.schema import Schema, schema_of
 

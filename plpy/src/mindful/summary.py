@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mindful import runtime
+from mindful.call import Call
 from mindful.entry import sql_function
-from mindful.llm import Call
 from mindful.ports import Database, Generator, Message, ModelSpec, Sampling
 
 _SYSTEM = "You summarize texts. Keep names, numbers and decisions. Answer with two or three sentences."

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mindful.call import Call, check_fits
 from mindful.entry import sql_function
 from mindful.errors import (
     InsufficientPrivilegeError,
@@ -22,7 +23,7 @@ from mindful.errors import (
     WrongObjectError,
 )
 from mindful.grammar import gbnf
-from mindful.llm import Call, check_fits, embed_texts
+from mindful.llm import embed_texts
 from mindful.ports import Database, Generator, Message, ModelSpec, Row, Sampling, Vector
 from mindful.schema import Schema
 

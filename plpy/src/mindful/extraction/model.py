@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from mindful import runtime
+from mindful.call import Call
 from mindful.extraction import Statement
 from mindful.grammar import gbnf
-from mindful.llm import Call
 from mindful.ports import Database, Message, Sampling
 
 RELATIONS = (
