@@ -196,6 +196,7 @@ drop function memory_recall(text, integer, text[]);
 drop function _memory_lexical(text, integer, text[]);
 drop function _memory_nearest(text, integer, text[]);
 
+-- include sql/41_arm.sql
 -- include sql/42_recall.sql
 -- include sql/43_embedding.sql
 -- include sql/44_duplicate.sql
