@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mindful import runtime
@@ -47,14 +47,13 @@ def llm_classify_many(
     instruction: str | None,
     model: str | None,
     subtract_prior: bool | None,
-) -> Iterator[dict[str, Any]]:
+) -> list[dict[str, Any]]:
     """Choose labels for many texts, in their order."""
     form = _Form(labels, instruction)
     texts = [text for text in contents or () if text is not None]
     rows = iter(_probabilities(db, form, texts, model, subtract_prior) if texts else ())
     nothing = dict.fromkeys(("label", "probability", "probabilities"))
-    for text in contents or ():
-        yield nothing if text is None else form.details(next(rows))
+    return [nothing if text is None else form.details(next(rows)) for text in contents or ()]
 
 
 @sql_function
