@@ -35,3 +35,17 @@ $$;
 comment on function _slot_take(integer) is
 'Takes one of the slots for running a model, as many as the setting model_slots says or else there are cores, waiting in line as long as the setting model_slot_wait_ms allows; error 55P03 then.';
 
+create function _slot_more(cores integer, own integer) returns integer[]
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    slots integer := coalesce(nullif((mindful.setting_get('model_slots') #>> '{}')::integer, 0), cores);
+begin
+    return array(
+        select s from generate_series(1, slots) s where s <> own and pg_try_advisory_lock(mindful._slot_class(), s)
+    );
+end
+$$;
+comment on function _slot_more(integer, integer) is
+'Takes the slots that are free beside one''s own, for a batch that computes with a thread for each.';

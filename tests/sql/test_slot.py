@@ -116,3 +116,39 @@ def test_the_wait_is_recorded(one_slot: None, connect: Connect) -> None:
     timer.join()
     rows = waiter.execute("select slot_wait_ms from generation order by id").fetchall()
     assert rows[0][0] < 200 < rows[1][0]
+
+
+MANY = "select count(*) from llm_classify_many(array(select 'Text ' || n from generate_series(1, 150) n), '{good,bad}')"
+
+
+def test_a_batch_takes_the_slots_that_are_free_and_gives_them_to_who_comes(
+    admin: psycopg.Connection, connect: Connect, db: psycopg.Connection
+) -> None:
+    admin.execute("select setting_set('model_slots', '3', 'global')")
+    batch, other = connect("ana"), connect("bob")
+    for connection in (batch, other):
+        connection.execute("select llm_generate('Hi', max_tokens => 1)")
+    seen = set()
+    thread = threading.Thread(target=batch.execute, args=(MANY,))
+    thread.start()
+    while max(seen, default=0) < 3 and thread.is_alive():
+        seen |= {count for (count,) in db.execute(SLOTS_TAKEN).fetchall()}
+    assert max(seen) == 3
+    other.execute("select llm_generate('Hi again', max_tokens => 1)")
+    assert thread.is_alive(), "who came had to wait for the batch's end"
+    thread.join()
+    assert db.execute(SLOTS_TAKEN).fetchone() == (0,)
+
+
+def test_a_batch_is_the_same_on_any_number_of_slots(
+    admin: psycopg.Connection, ana: psycopg.Connection
+) -> None:
+    found = []
+    for slots in ("1", "2", "3"):
+        admin.execute("select setting_set('model_slots', %s, 'global')", (slots,))
+        labels = "llm_classify_many(array(select 'It is ' || n from generate_series(1, 20) n), '{good,bad}')"
+        answers = (
+            "llm_generate_many(array(select 'Count to ' || n from generate_series(1, 5) n), max_tokens => 12)"
+        )
+        found.append(ana.execute(f"select (select array_agg(l) from {labels} l), {answers}").fetchone())
+    assert found[0] == found[1] == found[2]

@@ -104,6 +104,7 @@ def database(
             "insert into mindful.decision": [{"id": 1}],
             "transaction_read_only": [{"log": True}],
             "_slot_take": [{"slot": 1}],
+            "_slot_more": [{"slots": []}],
             "pg_advisory_unlock": [],
         }
     )

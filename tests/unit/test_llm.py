@@ -32,6 +32,7 @@ def database(kind: str = "generator", **options: Any) -> FakeDatabase:
         "insert into mindful.generation": [{"id": 1}],
         "transaction_read_only": [{"log": True}],
         "_slot_take": [{"slot": 1}],
+        "_slot_more": [{"slots": []}],
         "pg_advisory_unlock": [],
     }
     return FakeDatabase(answers)

@@ -137,7 +137,7 @@ class Call:
         """Generate the answers of calls of one generator side by side, and record them in one statement."""
         if not calls:
             return []
-        with Turn(db) as turn:
+        with Turn(db, wide=len(calls) > 1) as turn:
             texts = calls[0]._generator.stream_many(
                 [call._tokens for call in calls],
                 [call._sampling for call in calls],

@@ -130,7 +130,7 @@ def _probabilities(
     for content in contents:
         _check("content", content)
     generator = runtime.generator(db, model)[1]
-    with Turn(db) as turn:
+    with Turn(db, wide=len(contents) > 1) as turn:
         prior = [0.0] * len(form.labels)
         if subtract_prior:
             [prior] = generator.score([form.filled("")], form.candidates, _END, turn)

@@ -20,6 +20,14 @@ class Interrupts(Protocol):
         """Tell the same without raising; safe to call from within a C library's callback."""
 
 
+class Workers(Interrupts, Protocol):
+    """Interrupts, and how many threads may compute, which changes from one piece of work to the next."""
+
+    @property
+    def threads(self) -> int:
+        """How many threads may compute."""
+
+
 class Database(Interrupts, Protocol):
     """SQL as the calling role, inside its transaction."""
 
@@ -129,12 +137,12 @@ class Generator(Protocol):
         prompts: Sequence[Sequence[int]],
         samplings: Sequence[Sampling],
         completions: Sequence[Completion],
-        interrupts: Interrupts,
+        workers: Workers,
     ) -> list[str]:
         """Continue many prompts (at least one) side by side, each with a sampling and a completion of its own."""
 
     def score(
-        self, prompts: Sequence[str], candidates: Sequence[str], end: str, interrupts: Interrupts
+        self, prompts: Sequence[str], candidates: Sequence[str], end: str, workers: Workers
     ) -> list[list[float]]:
         """Mean log-probability (nats a token) of each candidate as what follows each plain text: a row a text.
 
@@ -152,7 +160,7 @@ class Generator(Protocol):
         """
 
     def next_logprobs_many(
-        self, prompts: Sequence[Sequence[int]], candidates: Sequence[str], interrupts: Interrupts
+        self, prompts: Sequence[Sequence[int]], candidates: Sequence[str], workers: Workers
     ) -> list[list[float]]:
         """Do so for many prompts side by side, and leave alone what is cached of a conversation."""
 

@@ -19,6 +19,7 @@ from mindful.ports import (
     ModelSpec,
     Sampling,
     Vector,
+    Workers,
 )
 from mindful.providers.options import integer
 from mindful.text import TextStream
@@ -109,19 +110,18 @@ class ScriptedGenerator:
         prompts: Sequence[Sequence[int]],
         samplings: Sequence[Sampling],
         completions: Sequence[Completion],
-        interrupts: Interrupts,
+        workers: Workers,
     ) -> list[str]:
         """Give each prompt its scripted reply."""
         return [
-            "".join(self.stream(*call, interrupts))
-            for call in zip(prompts, samplings, completions, strict=True)
+            "".join(self.stream(*call, workers)) for call in zip(prompts, samplings, completions, strict=True)
         ]
 
     def score(
-        self, prompts: Sequence[str], candidates: Sequence[str], end: str, interrupts: Interrupts
+        self, prompts: Sequence[str], candidates: Sequence[str], end: str, workers: Workers
     ) -> list[list[float]]:
         """Give the candidate that is the scripted reply the scripted log-probability, the others the rest."""
-        interrupts.check()
+        workers.check()
         return [self._spread(self._reply(prompt), candidates) for prompt in prompts]
 
     def next_logprobs(
@@ -131,10 +131,10 @@ class ScriptedGenerator:
         return self._spread("".join(self.stream(tokens, Sampling(), Completion(), interrupts)), candidates)
 
     def next_logprobs_many(
-        self, prompts: Sequence[Sequence[int]], candidates: Sequence[str], interrupts: Interrupts
+        self, prompts: Sequence[Sequence[int]], candidates: Sequence[str], workers: Workers
     ) -> list[list[float]]:
         """Do so for each of many prompts."""
-        return [self.next_logprobs(tokens, candidates, interrupts) for tokens in prompts]
+        return [self.next_logprobs(tokens, candidates, workers) for tokens in prompts]
 
     def close(self) -> None:
         """Hold nothing."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mindful.errors import CorruptedModelError
-from mindful.ports import Completion, Interrupts, Sampling
+from mindful.ports import Completion, Sampling, Workers
 from mindful.process import return_free_memory
 from mindful.providers.llama.library import last_error, llama, np
 from mindful.providers.llama.sampler import Sampler
@@ -22,6 +22,8 @@ from mindful.text import TextStream
 _MICRO_BATCH = 60
 """Tokens evaluated at once. From 64 on llama.cpp's attention rounds otherwise: log-probabilities moved by up to 0.1 and
 32 greedy answers became 28 others. Below, a text gets what it would get alone, for a tenth of the speed."""
+_LOOK = 2 * _MICRO_BATCH
+"""Tokens between two looks at who else wants to compute."""
 MOST_CANDIDATES = 255
 """Sequences that llama.cpp is compiled for, less the one that holds the shared beginning."""
 
@@ -54,7 +56,7 @@ class Sequences:
             cells: tokens that the cache holds, of all sequences together; a token counts once, whoever shares it.
             sequences: how many there are, the shared beginning included.
             coupled: sequences that one token may belong to.
-            threads: threads to evaluate with.
+            threads: threads to evaluate with, where no more may compute.
             apart: give each sequence cells of its own, so that none looks past those of others; the beginning is
                 then copied, not shared.
         """
@@ -62,6 +64,7 @@ class Sequences:
         self.prefix: list[int] = []
         self._vocabulary_size = weights.vocabulary_size
         self._coupled = coupled
+        self._threads = threads
         params = llama.llama_context_default_params()
         params.n_ctx = params.n_batch = cells
         params.n_ubatch = min(_MICRO_BATCH, cells)
@@ -78,7 +81,7 @@ class Sequences:
         self._memory = llama.llama_get_memory(self.context)
         self._batch = llama.llama_batch_init(cells, 0, coupled)
 
-    def share(self, tokens: Sequence[int], interrupts: Interrupts) -> None:
+    def share(self, tokens: Sequence[int], workers: Workers) -> None:
         """Make sequence 0 hold these tokens, and no other sequence anything."""
         for sequence in range(1, self.sequences):
             self.drop(sequence)
@@ -89,7 +92,7 @@ class Sequences:
         self.prefix = self.prefix[:kept]
         rest = tokens[kept:]
         if rest:
-            self.decode([Entry(token, kept + at, (0,), False) for at, token in enumerate(rest)], interrupts)
+            self.decode([Entry(token, kept + at, (0,), False) for at, token in enumerate(rest)], workers)
         self.prefix = list(tokens)
 
     def fork(self, sequence: int) -> None:
@@ -101,9 +104,9 @@ class Sequences:
         """Forget a sequence; cells that no other shares are free again."""
         llama.llama_memory_seq_rm(self._memory, sequence, -1, -1)
 
-    def decode(self, entries: Sequence[Entry], interrupts: Interrupts) -> None:
+    def decode(self, entries: Sequence[Entry], workers: Workers) -> None:
         """Evaluate tokens, at most as many as there are cells."""
-        callback = llama.ggml_abort_callback(lambda _data: interrupts.pending())
+        callback = llama.ggml_abort_callback(lambda _data: workers.pending())
         llama.llama_set_abort_callback(self.context, callback, None)
         batch = self._batch
         for at, entry in enumerate(entries):
@@ -112,9 +115,11 @@ class Sequences:
             for place, sequence in enumerate(entry.sequences):
                 batch.seq_id[at][place] = sequence
         batch.n_tokens = len(entries)
-        interrupts.check()
+        workers.check()
+        threads = max(self._threads, workers.threads)
+        llama.llama_set_n_threads(self.context, threads, threads)
         if status := llama.llama_decode(self.context, batch):
-            interrupts.check()
+            workers.check()
             raise CorruptedModelError(
                 f"llama.cpp failed to evaluate {len(entries)} tokens: status {status}, {last_error()}"
             )
@@ -192,31 +197,31 @@ class Scorer:
         self._single: OrderedDict[tuple[tuple[int, ...], ...], list[float]] = OrderedDict()
 
     def score(
-        self, prompts: Sequence[Sequence[int]], candidates: Sequence[Sequence[int]], interrupts: Interrupts
+        self, prompts: Sequence[Sequence[int]], candidates: Sequence[Sequence[int]], workers: Workers
     ) -> list[list[float]]:
         """Mean log-probability (nats a token) of each candidate's tokens after each prompt."""
         if len(prompts) > 1:
-            return self._score(prompts, candidates, interrupts)
+            return self._score(prompts, candidates, workers)
         key = tuple(map(tuple, (*prompts, *candidates)))
         if key not in self._single:
-            [self._single[key]] = self._score(prompts, candidates, interrupts)
+            [self._single[key]] = self._score(prompts, candidates, workers)
             if len(self._single) > self._REMEMBERED:
                 self._single.popitem(last=False)
         self._single.move_to_end(key)
         return [self._single[key]]
 
     def _score(
-        self, prompts: Sequence[Sequence[int]], candidates: Sequence[Sequence[int]], interrupts: Interrupts
+        self, prompts: Sequence[Sequence[int]], candidates: Sequence[Sequence[int]], workers: Workers
     ) -> list[list[float]]:
         tree = _Tree(candidates)
         shared = self._shared(prompts)
         lengths = [len(prompt) - shared + len(tree.nodes) for prompt in prompts]
         with self._context(shared + max(lengths), len(candidates)) as context:
-            context.share(prompts[0][:shared], interrupts)
+            context.share(prompts[0][:shared], workers)
             scores: list[list[float]] = [[]] * len(prompts)
             most = (context.sequences - 1) // len(candidates)
-            for group in groups(lengths, context.cells - shared, most):
-                rows = self._run(context, tree, [prompts[at] for at in group], interrupts)
+            for group in groups(lengths, min(context.cells - shared, _LOOK), most):
+                rows = self._run(context, tree, [prompts[at] for at in group], workers)
                 for at, row in zip(group, rows, strict=True):
                     scores[at] = row
         return scores
@@ -267,7 +272,7 @@ class Scorer:
 
     @staticmethod
     def _run(
-        context: Sequences, tree: _Tree, prompts: Sequence[Sequence[int]], interrupts: Interrupts
+        context: Sequences, tree: _Tree, prompts: Sequence[Sequence[int]], workers: Workers
     ) -> list[list[float]]:
         shared = len(context.prefix)
         entries: list[Entry] = []
@@ -276,7 +281,7 @@ class Scorer:
             context.fork(sequence)
         for row, prompt in enumerate(prompts):
             entries += tree.entries(prompt, shared, 1 + row * len(tree.candidates))
-        context.decode(entries, interrupts)
+        context.decode(entries, workers)
         wanted = [at for at, entry in enumerate(entries) if entry.logits]
         each = 1 + len(tree.nodes)
         scores = [
@@ -378,13 +383,13 @@ class Answers:
         self._signals = SignalReader(weights.vocabulary_size)
         self._context = Sequences(weights, cells, slots + 1, 1, threads, apart)
 
-    def run(self, interrupts: Interrupts) -> list[str]:
+    def run(self, workers: Workers) -> list[str]:
         """Make all answers, and return them in the order of their prompts."""
         try:
-            self._context.share(self._prompts[0][: self._shared], interrupts)
+            self._context.share(self._prompts[0][: self._shared], workers)
             while self._waiting or self._running:
                 self._admit()
-                self._step(interrupts)
+                self._step(workers)
         finally:
             for job in self._running:
                 job.sampler.close()
@@ -413,7 +418,7 @@ class Answers:
             self._context.fork(sequence)
             self._running.append(job)
 
-    def _step(self, interrupts: Interrupts) -> None:
+    def _step(self, workers: Workers) -> None:
         """Evaluate what is pending, the older answers first, and sample a token for each."""
         entries: list[Entry] = []
         ends: list[tuple[_Job, int]] = []
@@ -422,7 +427,7 @@ class Answers:
                 break
             entries += job.take()
             ends.append((job, len(entries) - 1))
-        self._context.decode(entries, interrupts)
+        self._context.decode(entries, workers)
         for job, at in ends:
             logits = self._context.logits(at)
             token = job.sampler.choose(self._context.context, at, logits)

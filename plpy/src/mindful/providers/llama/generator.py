@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from mindful.errors import ContextLengthError, CorruptedModelError, NotReadyError
-from mindful.ports import Completion, Interrupts, Message, Sampling
+from mindful.ports import Completion, Interrupts, Message, Sampling, Workers
 from mindful.providers.llama import state as kv
 from mindful.providers.llama.batch import Answers, Scorer
 from mindful.providers.llama.library import ABORTED, last_error, llama, np
@@ -145,10 +145,10 @@ class LlamaGenerator:
         return [float(logits[first] - log_total) for [first] in self._first_tokens(candidates)]
 
     def next_logprobs_many(
-        self, prompts: Sequence[Sequence[int]], candidates: Sequence[str], interrupts: Interrupts
+        self, prompts: Sequence[Sequence[int]], candidates: Sequence[str], workers: Workers
     ) -> list[list[float]]:
         """Do so for many prompts side by side, in the context of scores."""
-        return self._scorer.score(prompts, self._first_tokens(candidates), interrupts)
+        return self._scorer.score(prompts, self._first_tokens(candidates), workers)
 
     def serve(self, tenant: str) -> None:
         """Say for whom the next calls are: how much of a prompt is cached would tell what another had asked."""
@@ -161,15 +161,15 @@ class LlamaGenerator:
         prompts: Sequence[Sequence[int]],
         samplings: Sequence[Sampling],
         completions: Sequence[Completion],
-        interrupts: Interrupts,
+        workers: Workers,
     ) -> list[str]:
         """Continue many prompts side by side."""
         samplings = [replace(one, stop=(*one.stop, *self._stop)) for one in samplings]
         answers = Answers(self._weights, self.context_length, self._threads, prompts, samplings, completions)
-        return answers.run(interrupts)
+        return answers.run(workers)
 
     def score(
-        self, prompts: Sequence[str], candidates: Sequence[str], end: str, interrupts: Interrupts
+        self, prompts: Sequence[str], candidates: Sequence[str], end: str, workers: Workers
     ) -> list[list[float]]:
         """Mean log-probability of each candidate's tokens, as what follows each of these plain texts."""
         # A tokenizer may join a candidate's first character to what stands before it, or set a space before it.
@@ -185,7 +185,7 @@ class LlamaGenerator:
                 f"a text with its label has {longest} tokens, the model's context holds {self.context_length}",
                 "Shorten it, or register the model with a larger option context_length.",
             )
-        return self._scorer.score(tokens, after, interrupts)
+        return self._scorer.score(tokens, after, workers)
 
     def close(self) -> None:
         """Give the memory back; a stream that is still suspended fails when it is resumed."""
