@@ -128,7 +128,7 @@ def test_a_batch_takes_the_slots_that_are_free_and_gives_them_to_who_comes(
     batch, other = connect("ana"), connect("bob")
     for connection in (batch, other):
         connection.execute("select llm_generate('Hi', max_tokens => 1)")
-    seen = set()
+    seen: set[int] = set()
     thread = threading.Thread(target=batch.execute, args=(MANY,))
     thread.start()
     while max(seen, default=0) < 3 and thread.is_alive():
