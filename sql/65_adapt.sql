@@ -135,7 +135,7 @@ language sql stable parallel safe security invoker rows 1000
 begin atomic
     select greatest(l.outcome_id, c.outcome_id), l.correct,
         case when s.action = any (array['answer', 'escalate']) then c.correct else l.correct end,
-        0::double precision, coalesce((d.signal_ms ->> '2')::double precision, 0)
+        0::double precision, coalesce((d.signal_ms ->> 'second')::double precision, 0)
     from mindful.decision d
     join mindful.latest_outcome l on l.tenant = d.tenant and l.decision_id = d.id
     join mindful.decision s on s.tenant = d.tenant and s.parent_id = d.id

@@ -134,13 +134,13 @@ comment on view decision_daily is
 'What was done with the answers of chats, by day, tenant, model and action, how many were labelled and wrong, and the budget that they were held to: for oneself, or for mindful_reader for all. Milliseconds are those of deciding, the answer''s own aside.';
 
 create view signal_cost with (security_barrier = true) as
-select d.tenant, d.model, e.key as tier, count(*) as answers, avg(e.value::double precision) as mean_ms,
+select d.tenant, d.model, e.key as kind, count(*) as answers, avg(e.value::double precision) as mean_ms,
     percentile_cont(0.9) within group (order by e.value::double precision) as ms_p90
 from mindful.decision d, jsonb_each_text(d.signal_ms) e
 where d.tenant = (select mindful._tenant()) or (select mindful._reads_all())
 group by d.tenant, d.model, e.key;
 comment on view signal_cost is
-'What the signals of each tier cost an answer, in milliseconds (see calibrator.tier and decision.signal_ms): for oneself, or for mindful_reader for all.';
+'What each kind of signal (see decision.signal_ms) cost an answer, in milliseconds: for oneself, or for mindful_reader for all.';
 
 -- Compiling eight queries takes ten times as long as running them.
 create function confidence_report() returns jsonb
@@ -165,7 +165,7 @@ begin atomic
         ),
         'signals', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.model, v.with_memory, v.auroc desc)
             from mindful.signal_quality v where v.tenant = (select mindful._tenant())),
-        'costs', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.model, v.tier)
+        'costs', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.model, v.kind)
             from mindful.signal_cost v where v.tenant = (select mindful._tenant())),
         'thresholds', (
             select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(t) - 'tenant' || pg_catalog.jsonb_build_object('model', c.model,

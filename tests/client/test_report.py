@@ -59,8 +59,8 @@ HISTORY = """
     decided as (
         insert into decision (generation_id, message_id, model, with_memory, tier, signals, signal_ms, probability,
             calibrator_id, threshold_id, threshold, action, reason, created_at)
-        select m.id, %(message)s, %(model)s, false, 1, jsonb_build_object('logprob_sum', random()), '{"1": 8}',
-            random(),
+        select m.id, %(message)s, %(model)s, false, 1, jsonb_build_object('logprob_sum', random()),
+            '{"free": 1.2, "question": 8.4}', random(),
             c.id, t.id, 0.5, case when random() < 0.5 then 'answer' else 'flag' end, 'x', m.created_at
         from made m, calibrator c join threshold t on t.calibrator_id = c.id and t.status = 'certified'
         returning id, probability
@@ -116,6 +116,11 @@ def test_the_page_shows_what_the_views_say(
     assert f"{drifted[0][0]}: " in text
     assert text.count(", drift ") == 1
     assert "alarm of scripted" in text
+    costs = history.execute("select kind, mean_ms from signal_cost").fetchall()
+    assert {"free", "question"} <= {kind for kind, _ in costs}
+    for kind, mean in costs:
+        assert f"<td>{kind}</td>" in text
+        assert f'<td class="number">{round(mean, 1)}</td>' in text
     counts = history.execute(
         "select day, decisions from decision_daily where action = 'flag' order by day"
     ).fetchall()

@@ -114,7 +114,7 @@ SIGNALS = """
         insert into decision (model, with_memory, tier, signals, signal_ms, probability, action, reason)
         select %(model)s, false, 1,
             jsonb_build_object('logprob_sum', random(), 'question_similarity', n %% 2 + random()),
-            '{"1": 8}', 0.5, 'flag', 'x'
+            '{"free": 1, "question": 5, "review": 3, "second": 40}', 0.5, 'flag', 'x'
         from generate_series(1, %(count)s) n
         returning id, (signals ->> 'question_similarity')::float8 as signal
     )
@@ -132,13 +132,15 @@ def test_a_tier_is_adopted_where_its_signals_tell(ana: psycopg.Connection, telli
     if telling:
         assert (found["held"], found["candidate"]) == (0, 1)
         assert found["evidence"]["tested"]["1"]["ms"] == 8
+        assert found["evidence"]["tested"]["0"]["ms"] == 0
         assert found["evidence"]["tested"]["1"]["score"] > found["evidence"]["tested"]["0"]["score"]
 
 
 CHAINS = """
     with first as (
-        insert into decision (model, with_memory, tier, signals, probability, action, reason)
-        select %(model)s, false, 2, '{}', 0.5, 'flag', 'x' from generate_series(1, 100) returning id
+        insert into decision (model, with_memory, tier, signals, signal_ms, probability, action, reason)
+        select %(model)s, false, 2, '{}', '{"question": 5, "second": 40}', 0.5, 'flag', 'x'
+        from generate_series(1, 100) returning id
     ),
     second as (
         insert into decision (model, with_memory, tier, signals, probability, action, reason, parent_id)
@@ -154,6 +156,8 @@ def test_the_fallback_is_asked_where_what_it_shows_is_right(ana: psycopg.Connect
     ana.execute(CHAINS, {"model": SCRIPTED_GENERATOR, "action": action})
     found = adapt(ana)["escalate"]
     assert found["adopted"] == (action == "answer"), found
+    if found["adopted"]:
+        assert [found["evidence"]["tested"][value]["ms"] for value in ("false", "true")] == [0, 40]
 
 
 def test_a_temperature_by_hand_holds_for_chats(ana: psycopg.Connection, db: psycopg.Connection) -> None:

@@ -14,6 +14,7 @@ from mindful.calibrator import prior
 from mindful.call import BLANK, check_fits
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NullValueError
+from mindful.evidence import kinds
 from mindful.gold import AT_ONCE, Answering, Gold
 from mindful.ports import Completion, Database, Row, Sampling
 from mindful.setting import setting_get
@@ -241,16 +242,8 @@ class _Tier(Knob):
             )
             for at, score in zip(places, found, strict=True):
                 scores[at] = score
-        return Trial(
-            scores,
-            [],
-            [
-                sum(
-                    spent for tier, spent in row["signal_ms"].items() if tier in map(str, range(1, value + 1))
-                )
-                for row in rows
-            ],
-        )
+        asked = kinds(value)
+        return Trial(scores, [], [sum(row["signal_ms"].get(kind, 0) for kind in asked) for row in rows])
 
 
 _OBJECTS = ("signals", "signal_ms")

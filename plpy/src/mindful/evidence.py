@@ -166,6 +166,11 @@ _STEPS: dict[int, dict[str, _Step]] = {
 """What is asked at each tier, by the name under which its cost is kept."""
 
 
+def kinds(tier: int) -> list[str]:
+    """Name what is asked up to a tier, as decision.signal_ms does."""
+    return [name for level in range(1, tier + 1) for name in _STEPS[level]]
+
+
 def draw(
     db: Database,
     model: str,
