@@ -9,16 +9,28 @@ version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" mindful.control)
 [ -n "$version" ] || die "extension/mindful.control states no default_version"
 script=mindful--$version.sql
 
-# A script as the server reads it: "-- include PATH" stands for that file.
+# A script as the server reads it: "-- include PATH" stands for that file, "-- include PATH NAME" for what makes and
+# describes the functions or views of that name there, in place of older ones. Lines within a statement are indented.
 expand() {
     awk -v version="$version" '
-        /^-- include / {
-            while ((got = (getline line <$3)) > 0) { gsub(/@VERSION@/, version, line); print line }
-            if (got < 0) { print FILENAME ": cannot read " $3 >"/dev/stderr"; exit 1 }
-            close($3)
-            next
+        function show(line) { gsub(/@VERSION@/, version, line); print line }
+        function fail(what) { print FILENAME ": " what >"/dev/stderr"; exit 1 }
+        function include(path, name,    start, line, got, end, made) {
+            start = "^(create|create or replace|comment on) (function|procedure|view) " name "[ (]"
+            while ((got = (getline line <path)) > 0) {
+                if (name != "" && line ~ start) {
+                    end = line ~ / view / ? ";$" : "^[^ ].*;$"
+                    made += sub(/^create (or replace )?/, "create or replace ", line)
+                }
+                if (name == "" || end) show(line)
+                if (end && line ~ end) end = ""
+            }
+            close(path)
+            if (got < 0) fail("cannot read " path)
+            if (name != "" && !made) fail("no " name " in " path)
         }
-        { gsub(/@VERSION@/, version); print }' "$@"
+        /^-- include / { include($3, $4); next }
+        { show($0) }' "$@"
 }
 
 put() {
