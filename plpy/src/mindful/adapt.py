@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mindful import runtime
 from mindful.calibrator import prior
-from mindful.call import BLANK, check_fits
+from mindful.call import BLANK, tokens_of
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NullValueError
 from mindful.evidence import kinds
@@ -155,9 +155,7 @@ class _Replay(Knob):
             batch, started = rows[at : at + AT_ONCE], time.perf_counter()
             samplings = [_sampling(row, self._max_tokens, temperature) for row in batch]
             answering = Answering(self._db, self._model, samplings[0], memories, 0)
-            prompts = [generator.encode(answering.context(_gold(row)).messages()) for row in batch]
-            for prompt in prompts:
-                check_fits(prompt, generator)
+            prompts = [tokens_of(generator, answering.context(_gold(row)).messages()) for row in batch]
             completions = [Completion() for _ in batch]
             with Turn(self._db) as turn:  # and no row in generation: nobody was answered
                 texts += generator.stream_many(prompts, samplings, completions, turn)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from mindful import runtime
-from mindful.call import BLANK, Call, check_fits
+from mindful.call import BLANK, Call, tokens_of
 from mindful.context import related
 from mindful.decision import Decision, decide, decide_answer
 from mindful.evidence import Evidence, chain, draw, told
@@ -59,9 +59,7 @@ def retrieve(asking: Asking, first: Attempt, memories: int) -> Attempt | None:
     context = _widened(asking, generator, first.context, memories)
     if set(context.memory_ids) <= set(first.context.memory_ids):
         return None
-    tokens = generator.encode(context.messages())
-    check_fits(tokens, generator)
-    call = Call(spec, generator, tokens, asking.sampling)
+    call = Call(spec, generator, tokens_of(generator, context.messages()), asking.sampling)
     answer = call.answer(asking.db, context.memory_ids).strip(BLANK)
     return _decided(asking, "retrieve", first, call, context, answer)
 

@@ -237,7 +237,7 @@ def call_of(
     if truncate and len(tokens) > room:
         kept = generator.count(prompt) - (len(tokens) - room)
         tokens = _encode(generator, system, generator.truncate(prompt, max(kept, 1)))
-    check_fits(tokens, generator)
+    _check_fits(tokens, generator)
     return Call(spec, generator, tokens, sampling, schema)
 
 
@@ -265,7 +265,14 @@ def _encode(generator: Generator, system: str, prompt: str) -> list[int]:
     return generator.encode([*messages, Message("user", prompt)])
 
 
-def check_fits(tokens: Sequence[int], generator: Generator) -> None:
+def tokens_of(generator: Generator, messages: Sequence[Message]) -> list[int]:
+    """Encode a prompt, or raise if it leaves no room for an answer."""
+    tokens = generator.encode(messages)
+    _check_fits(tokens, generator)
+    return tokens
+
+
+def _check_fits(tokens: Sequence[int], generator: Generator) -> None:
     """Raise unless the prompt leaves room for at least one token of answer."""
     if len(tokens) >= generator.context_length:
         raise ContextLengthError(

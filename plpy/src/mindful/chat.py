@@ -11,7 +11,7 @@ from typing import Any
 
 from mindful import action, assistant, clarification, runtime
 from mindful.action import Trail
-from mindful.call import BLANK, Call, check_fits, sampling_of
+from mindful.call import BLANK, Call, sampling_of, tokens_of
 from mindful.context import compose
 from mindful.decision import Decision
 from mindful.entry import sql_function
@@ -112,8 +112,7 @@ class Chat:
         self.session_id = session_id or str(uuid.uuid4())
         self._is_new = session_id is None
         self._new_message = message
-        self._tokens, self._sampling = self._generator.encode(self.context.messages()), sampling
-        check_fits(self._tokens, self._generator)
+        self._tokens, self._sampling = tokens_of(self._generator, self.context.messages()), sampling
         self._call = Call(self._spec, self._generator, self._tokens, sampling)
         self._state = ConversationState(db, self._spec, self._generator, self.session_id)
         self._message_id: int | None = None

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from mindful import assistant, clarification, runtime
-from mindful.call import SYSTEM_PROMPT, check_fits, sampling_of
+from mindful.call import SYSTEM_PROMPT, sampling_of, tokens_of
 from mindful.clarification import Clarified
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError, UndefinedObjectError
@@ -47,7 +47,7 @@ def session_context(
         raise NullValueError("session_id is null", "Give a session, as session_start returns it.")
     spec, generator = runtime.generator(db, model)
     context = compose(db, spec, generator, session_id, query, sampling_of(max_tokens, 0.0, None), memories)
-    check_fits(generator.encode(context.messages()), generator)
+    tokens_of(generator, context.messages())  # raises where they do not fit
     return [dataclasses.asdict(part) for part in context.parts]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mindful import runtime
-from mindful.call import BLANK, Call, check_fits
+from mindful.call import BLANK, Call, tokens_of
 from mindful.errors import MindfulError
 from mindful.llm import embed_texts
 from mindful.ports import Database, ModelSpec, Sampling
@@ -206,12 +206,10 @@ def _calls(
     db: Database, model: str, contexts: Sequence[Context], samplings: Sequence[Sampling]
 ) -> list[Call]:
     spec, generator = runtime.generator(db, model)
-    calls = []
-    for context, sampling in zip(contexts, samplings, strict=True):
-        tokens = generator.encode(context.messages())
-        check_fits(tokens, generator)
-        calls.append(Call(spec, generator, tokens, sampling))
-    return calls
+    return [
+        Call(spec, generator, tokens_of(generator, context.messages()), sampling)
+        for context, sampling in zip(contexts, samplings, strict=True)
+    ]
 
 
 def _clusters(texts: Sequence[str], vectors: Sequence[Sequence[float]]) -> list[int]:

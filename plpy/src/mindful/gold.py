@@ -9,7 +9,7 @@ from typing import Any
 
 from mindful import runtime
 from mindful.attempt import Asking, Attempt, attach, escalate
-from mindful.call import BLANK, Call, check_fits, sampling_of
+from mindful.call import BLANK, Call, sampling_of, tokens_of
 from mindful.context import compose
 from mindful.decision import Decision, decide_answer, record
 from mindful.entry import sql_function
@@ -162,9 +162,8 @@ class Answering:
 
     def call(self, gold: Gold, context: Context) -> Call:
         """Make the call that answers it."""
-        tokens = self._generator.encode(context.messages())
         try:
-            check_fits(tokens, self._generator)
+            tokens = tokens_of(self._generator, context.messages())
         except MindfulError as error:
             raise type(error)(f"line {gold.line} of gold: {error}", error.hint) from None
         return Call(self._spec, self._generator, tokens, self._sampling)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mindful import runtime
-from mindful.call import check_fits
+from mindful.call import tokens_of
 from mindful.context import shown_again
 from mindful.entry import sql_function
 from mindful.errors import NullValueError, UndefinedObjectError
@@ -110,6 +110,4 @@ _LEAST = 1e-30
 
 
 def _tokens(generator: Generator, messages: Sequence[Message], answer: str) -> list[int]:
-    tokens = generator.encode([*messages, Message("assistant", answer), Message("user", _QUESTION)])
-    check_fits(tokens, generator)
-    return tokens
+    return tokens_of(generator, [*messages, Message("assistant", answer), Message("user", _QUESTION)])

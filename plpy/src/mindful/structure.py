@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mindful import runtime
 from mindful.batch import answer_texts
-from mindful.call import BLANK, Call, check_fits, check_length, sampling_of
+from mindful.call import BLANK, Call, check_length, sampling_of, tokens_of
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NullValueError
 from mindful.ports import Database, Message, Sampling
@@ -73,6 +73,5 @@ def _call_of(
     check_length("content", content)
     spec, generator = runtime.generator(db, model)
     system = f"{INSTRUCTION if instruction is None else instruction}\nJSON schema: {schema.text}"
-    tokens = generator.encode([Message("system", system), Message("user", content)])
-    check_fits(tokens, generator)
+    tokens = tokens_of(generator, [Message("system", system), Message("user", content)])
     return Call(spec, generator, tokens, sampling, schema)

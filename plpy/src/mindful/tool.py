@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mindful.call import Call, check_fits
+from mindful.call import Call, tokens_of
 from mindful.entry import sql_function
 from mindful.errors import (
     InsufficientPrivilegeError,
@@ -193,8 +193,7 @@ class Toolbox:
         if not schema.schema.get("properties"):
             return "{}"
         system = f"Extract from the text as JSON: {tool['description']}\nJSON schema: {tool['json_schema']}"
-        tokens = self._generator.encode([Message("system", system), Message("user", message)])
-        check_fits(tokens, self._generator)
+        tokens = tokens_of(self._generator, [Message("system", system), Message("user", message)])
         grammar = gbnf(schema.schema, schema.fits)
         call = Call(self._spec, self._generator, tokens, Sampling(_ARGUMENT_TOKENS, grammar=grammar))
         return schema.checked(call.answer(self._db))
