@@ -22,7 +22,7 @@ from mindful.errors import (
     UndefinedObjectError,
 )
 from mindful.lesson import is_repeated, learned
-from mindful.ports import Message, ModelSpec, Row, Sampling
+from mindful.ports import Message, ModelSpec, Row
 from mindful.prompt import with_notes
 from mindful.providers.scripted import ScriptedGenerator
 from unit.fakes import FakeDatabase
@@ -117,7 +117,7 @@ def chat_of(
     max_tokens: int = 16,
     memories: int = 3,
 ) -> Chat:
-    return Chat(db, message, session_id, None, Sampling(max_tokens=max_tokens), memories)
+    return Chat(db, message, session_id, None, max_tokens, 0.0, None, memories)
 
 
 def shown(conversation: Chat) -> list[tuple[str, str]]:

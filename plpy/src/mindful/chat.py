@@ -16,7 +16,7 @@ from mindful.context import compose
 from mindful.decision import Decision
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError
-from mindful.ports import Database, Sampling
+from mindful.ports import Database
 from mindful.recap import keep_up
 from mindful.setting import setting_get
 from mindful.state import ConversationState
@@ -38,10 +38,7 @@ def llm_chat(
     memories: int | None,
 ) -> str:
     """Answer a message."""
-    chat = Chat(
-        db, message, session_id, model, _sampling(db, session_id, max_tokens, temperature, seed), memories
-    )
-    return chat.answer()
+    return Chat(db, message, session_id, model, max_tokens, temperature, seed, memories).answer()
 
 
 @sql_function
@@ -56,9 +53,7 @@ def llm_chat_detail(
     memories: int | None,
 ) -> dict[str, Any]:
     """Answer a message, and tell where the reply is, what it rests on, what it cost and how sure it is."""
-    chat = Chat(
-        db, message, session_id, model, _sampling(db, session_id, max_tokens, temperature, seed), memories
-    )
+    chat = Chat(db, message, session_id, model, max_tokens, temperature, seed, memories)
     return {"reply": chat.answer()} | chat.outcome()
 
 
@@ -74,17 +69,7 @@ def llm_chat_stream(
     memories: int | None,
 ) -> Iterator[str]:
     """Answer a message piece by piece."""
-    yield from Chat(
-        db, message, session_id, model, _sampling(db, session_id, max_tokens, temperature, seed), memories
-    ).stream()
-
-
-def _sampling(
-    db: Database, session_id: str | None, max_tokens: int | None, temperature: float | None, seed: int | None
-) -> Sampling:
-    if temperature is None:
-        temperature = setting_get(db, "chat_temperature", session_id)
-    return sampling_of(max_tokens, temperature, seed)
+    yield from Chat(db, message, session_id, model, max_tokens, temperature, seed, memories).stream()
 
 
 class Chat:
@@ -100,20 +85,25 @@ class Chat:
         message: str | None,
         session_id: str | None,
         model: str | None,
-        sampling: Sampling,
+        max_tokens: int | None,
+        temperature: float | None,
+        seed: int | None,
         memories: int | None,
     ) -> None:
         self._db = db
+        if temperature is None:
+            temperature = setting_get(db, "chat_temperature", session_id)
+        self._sampling = sampling_of(max_tokens, temperature, seed)
         self._spec, self._generator = runtime.generator(db, model)
         tools = Toolbox(db, self._spec, self._generator, session_id)
         self.context = compose(
-            db, self._spec, self._generator, session_id, message, sampling, memories, tools
+            db, self._spec, self._generator, session_id, message, self._sampling, memories, tools
         )
         self.session_id = session_id or str(uuid.uuid4())
         self._is_new = session_id is None
         self._new_message = message
-        self._tokens, self._sampling = tokens_of(self._generator, self.context.messages()), sampling
-        self._call = Call(self._spec, self._generator, self._tokens, sampling)
+        self._tokens = tokens_of(self._generator, self.context.messages())
+        self._call = Call(self._spec, self._generator, self._tokens, self._sampling)
         self._state = ConversationState(db, self._spec, self._generator, self.session_id)
         self._message_id: int | None = None
         self._wanted = action.settings(db, session_id)
