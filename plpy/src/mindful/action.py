@@ -19,6 +19,7 @@ from mindful.errors import MindfulError
 from mindful.evidence import Evidence, counted, draw, gather, told
 from mindful.ports import Database, Sampling
 from mindful.prompt import OWN, Context
+from mindful.signal import Signals
 
 ABSTENTION = "I do not know."
 _NOTICES = (
@@ -47,6 +48,10 @@ class Settings:
     abstain_below: float = 0
     flag_notice: bool = False
     label_share: float = 0
+
+    def retrieves(self, signals: Signals) -> bool:
+        """Tell whether what was recalled holds so little of the question that more is looked for."""
+        return signals.get("coverage", 1) < self.retrieve_below
 
     def flagging(self) -> Settings:
         """Return what remains for an answer that has been read already: nothing else is done than to flag it."""
@@ -156,8 +161,8 @@ def act(
 
 def _retrieve(trail: Trail) -> None:
     """Recall more where what was recalled holds little of the question."""
-    wanted, signals = trail.wanted, trail.decision.signals
-    if wanted.retrieve and signals.get("coverage", 1) < wanted.retrieve_below:
+    wanted = trail.wanted
+    if wanted.retrieve and wanted.retrieves(trail.decision.signals):
         trail.try_again(
             "retrieve", lambda first: attempt.retrieve(trail.asking, first, wanted.retrieve_memories)
         )

@@ -106,6 +106,6 @@ class _Measure:
             return first, None
         if self._action == "retry":
             return first, attempt.retry(self._asking, first, self._settings.retry_temperature)
-        if signals.get("coverage", 1) >= self._settings.retrieve_below:
+        if not self._settings.retrieves(signals):
             return first, None
         return first, attempt.retrieve(self._asking, first, self._settings.retrieve_memories)
