@@ -157,7 +157,7 @@ class _Replay(Knob):
             answering = Answering(self._db, self._model, samplings[0], memories, 0)
             prompts = [tokens_of(generator, answering.context(_gold(row)).messages()) for row in batch]
             completions = [Completion() for _ in batch]
-            with Turn(self._db) as turn:  # and no row in generation: nobody was answered
+            with Turn(self._db, wide=len(batch) > 1) as turn:  # and no row in generation: nobody was answered
                 texts += generator.stream_many(prompts, samplings, completions, turn)
             tokens += [len(one.logprobs) for one in completions]
             ms += [(time.perf_counter() - started) * 1000 / len(batch)] * len(batch)

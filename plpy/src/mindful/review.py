@@ -75,7 +75,7 @@ def review_many(
     prompts = [
         reviewed(generator, context, answer) for context, answer in zip(contexts, answers, strict=True)
     ]
-    with Turn(db) as turn:
+    with Turn(db, wide=len(prompts) > 1) as turn:
         rows = (
             [generator.next_logprobs(prompts[0], _LABELS, turn)]
             if len(prompts) == 1
