@@ -43,6 +43,18 @@ class Evidence:
     """Why it is no more."""
 
 
+@dataclass(frozen=True)
+class _Given:
+    """Answers of a model to what it was shown, and what is found of each."""
+
+    db: Database
+    spec: ModelSpec
+    contexts: Sequence[Context]
+    answers: Sequence[str]
+    sampling: Sampling
+    found: Sequence[Evidence]
+
+
 def gather(
     db: Database,
     spec: ModelSpec,
@@ -53,11 +65,12 @@ def gather(
 ) -> list[Evidence]:
     """Gather the signals of answers, tier by tier; one that cannot be had ends it, and loses nothing."""
     found = [Evidence() for _ in answers]
+    given = _Given(db, spec, contexts, answers, sampling, found)
     for level in range(1, tier + 1):
         for name, step in _STEPS[level].items():
             started = time.perf_counter()
             try:
-                step(db, spec, contexts, answers, sampling, found)
+                step(given)
             except MindfulError as error:
                 for one in found:
                     one.failure = f"{name}: {error}"
@@ -81,50 +94,33 @@ def chain(first: str, second: str) -> str:
     return f"{first} > {second}"
 
 
-def _compare(
-    db: Database,
-    spec: ModelSpec,
-    contexts: Sequence[Context],
-    answers: Sequence[str],
-    sampling: Sampling,
-    found: Sequence[Evidence],
-) -> None:
+def _compare(given: _Given) -> None:
     """Tell how near the answer is to the question: small models repeat what they were asked."""
-    questions = _vectors(db, [context.question for context in contexts])
-    for one, question, answer in zip(found, questions, _vectors(db, answers), strict=True):
+    questions = _vectors(given.db, [context.question for context in given.contexts])
+    answers = _vectors(given.db, given.answers)
+    for one, question, answer in zip(given.found, questions, answers, strict=True):
         one.signals["question_similarity"] = _cosine(question, answer)
 
 
-def _review(
-    db: Database,
-    spec: ModelSpec,
-    contexts: Sequence[Context],
-    answers: Sequence[str],
-    sampling: Sampling,
-    found: Sequence[Evidence],
-) -> None:
+def _review(given: _Given) -> None:
     """Have the model look at its answer again."""
-    reviews = review_many(db, runtime.generator(db, spec.name)[1], contexts, answers)
-    for one, log_odds in zip(found, reviews, strict=True):
+    generator = runtime.generator(given.db, given.spec.name)[1]
+    reviews = review_many(given.db, generator, given.contexts, given.answers)
+    for one, log_odds in zip(given.found, reviews, strict=True):
         one.signals["review_log_odds"] = log_odds
 
 
-def _ask_second(
-    db: Database,
-    spec: ModelSpec,
-    contexts: Sequence[Context],
-    answers: Sequence[str],
-    sampling: Sampling,
-    found: Sequence[Evidence],
-) -> None:
+def _ask_second(given: _Given) -> None:
     """Have a second model answer too: where two models agree, they are mostly right (arXiv 2509.21837)."""
-    name = fallback(db, spec.name)
+    db, answers, contexts = given.db, given.answers, given.contexts
+    name = fallback(db, given.spec.name)
     if name is None:
-        raise MindfulError(f'"{spec.name}" has no fallback')
-    calls = _calls(db, name, contexts, [sampling] * len(contexts))
+        raise MindfulError(f'"{given.spec.name}" has no fallback')
+    calls = _calls(db, name, contexts, [given.sampling] * len(contexts))
     others = [text.strip(BLANK) for text in Call.answer_many(db, calls, [one.memory_ids for one in contexts])]
     vectors = zip(_vectors(db, answers), _vectors(db, others), strict=True)
-    for one, answer, other, call, (mine, theirs) in zip(found, answers, others, calls, vectors, strict=True):
+    rows = zip(given.found, answers, others, calls, vectors, strict=True)
+    for one, answer, other, call, (mine, theirs) in rows:
         one.second, one.second_answer = call, other
         one.signals |= {
             "second_similarity": _cosine(mine, theirs),
@@ -134,19 +130,13 @@ def _ask_second(
         one.alternatives.append({"model": name, "answer": other})
 
 
-def _ask_again(
-    db: Database,
-    spec: ModelSpec,
-    contexts: Sequence[Context],
-    answers: Sequence[str],
-    sampling: Sampling,
-    found: Sequence[Evidence],
-) -> None:
+def _ask_again(given: _Given) -> None:
     """Sample further answers: how many agree, how alike they are, and their entropy over clusters of meaning."""
-    drawn = draw(db, spec.name, contexts, sampling)
-    for one, answer, sample in zip(found, answers, drawn, strict=True):
+    model = given.spec.name
+    drawn = draw(given.db, model, given.contexts, given.sampling)
+    for one, answer, sample in zip(given.found, given.answers, drawn, strict=True):
         texts = [answer, *(text for _, text in sample)]
-        vectors = _vectors(db, texts)
+        vectors = _vectors(given.db, texts)
         clusters = _clusters(texts, vectors)
         shares = [clusters.count(cluster) / len(clusters) for cluster in set(clusters)]
         one.signals |= {
@@ -154,11 +144,10 @@ def _ask_again(
             "sample_similarity": math.fsum(_cosine(vectors[0], vector) for vector in vectors[1:]) / _SAMPLES,
             "semantic_entropy": -math.fsum(share * math.log(share) for share in shares),
         }
-        one.alternatives += told(spec.name, texts[1:])
+        one.alternatives += told(model, texts[1:])
 
 
-_Step = Callable[[Database, ModelSpec, Sequence[Context], Sequence[str], Sampling, Sequence[Evidence]], None]
-_STEPS: dict[int, dict[str, _Step]] = {
+_STEPS: dict[int, dict[str, Callable[[_Given], None]]] = {
     1: {"question": _compare, "review": _review},
     2: {"second": _ask_second},
     3: {"samples": _ask_again},
