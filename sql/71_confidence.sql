@@ -88,36 +88,42 @@ create view signal_quality with (security_barrier = true) as
 select s.tenant, s.model, s.with_memory, s.signal, s.right_answers, s.wrong_answers, s.auroc,
     greatest(s.auroc - 1.96 * s.error, 0) as low, least(s.auroc + 1.96 * s.error, 1) as high
 from (
-    select r.tenant, r.model, r.with_memory, r.signal, r.right_answers, r.wrong_answers, r.auroc,
-        sqrt((r.auroc * (1 - r.auroc) + (r.right_answers - 1) * (r.auroc / (2 - r.auroc) - r.auroc ^ 2)
-            + (r.wrong_answers - 1) * (2 * r.auroc ^ 2 / (1 + r.auroc) - r.auroc ^ 2))
-            / (r.right_answers * r.wrong_answers)) as error
+    select r.tenant, r.model, r.with_memory, r.signal, r.right_answers, r.wrong_answers, a.auroc,
+        sqrt((a.auroc * (1 - a.auroc) + (n.right_answers - 1) * (a.auroc / (2 - a.auroc) - a.auroc ^ 2)
+            + (n.wrong_answers - 1) * (2 * a.auroc ^ 2 / (1 + a.auroc) - a.auroc ^ 2))
+            / (n.right_answers * n.wrong_answers)) as error
     from (
         select v.tenant, v.model, v.with_memory, v.signal, count(*) filter (where v.correct) as right_answers,
             count(*) filter (where not v.correct) as wrong_answers,
-            ((sum(v.rank) filter (where v.correct) - count(*) filter (where v.correct)
-                * (count(*) filter (where v.correct) + 1) / 2.0)
-                / nullif(count(*) filter (where v.correct) * count(*) filter (where not v.correct), 0))::double precision
-                as auroc
+            sum(v.weight) filter (where v.correct) as right_weight,
+            sum(v.weight) filter (where not v.correct) as wrong_weight,
+            sum(v.weight ^ 2) filter (where v.correct) as right_squares,
+            sum(v.weight ^ 2) filter (where not v.correct) as wrong_squares,
+            sum(v.weight * (v.wrong_up_to - v.wrong_beside / 2)) filter (where v.correct) as outranked
         from (
-            select d.tenant, d.model, d.with_memory, e.key as signal, l.correct,
-                rank() over signals + (count(*) over (
-                    partition by d.tenant, d.model, d.with_memory, e.key, e.value::double precision) - 1) / 2.0 as rank
+            select d.tenant, d.model, d.with_memory, e.key as signal, l.correct, 1 / d.propensity as weight,
+                coalesce(sum(1 / d.propensity) filter (where not l.correct) over (
+                    partition by d.tenant, d.model, d.with_memory, e.key order by e.value::double precision), 0) as wrong_up_to,
+                coalesce(sum(1 / d.propensity) filter (where not l.correct) over (
+                    partition by d.tenant, d.model, d.with_memory, e.key, e.value::double precision), 0) as wrong_beside
             from mindful.decision d
             join lateral (
-        select o.correct from mindful.outcome o
-        where o.tenant = d.tenant and o.decision_id = d.id order by o.id desc limit 1
-    ) l on true,
+                select o.correct from mindful.outcome o
+                where o.tenant = d.tenant and o.decision_id = d.id order by o.id desc limit 1
+            ) l on true,
                 jsonb_each_text(d.signals) e
             where d.tenant = (select mindful._tenant()) or (select mindful._reads_all())
-            window signals as (partition by d.tenant, d.model, d.with_memory, e.key order by e.value::double precision)
         ) v
         group by v.tenant, v.model, v.with_memory, v.signal
     ) r
+    cross join lateral (select r.outranked / (r.right_weight * r.wrong_weight) as auroc) a
+    cross join lateral (
+        select r.right_weight ^ 2 / r.right_squares as right_answers, r.wrong_weight ^ 2 / r.wrong_squares as wrong_answers
+    ) n
 ) s
 where s.auroc is not null;
 comment on view signal_quality is
-'How well each signal alone ranks right answers above wrong ones: AUROC (0.5 is chance; below, high values are a bad sign) with the bounds of its 95% interval (Hanley and McNeil 1982). For oneself, or for mindful_reader for all.';
+'How well each signal alone ranks right answers above wrong ones: AUROC (0.5 is chance; below, high values are a bad sign), each pair of a right and a wrong answer weighted by the product of their 1 / propensity (Horvitz and Thompson 1952), with the bounds of its 95% interval (Hanley and McNeil 1982, for as many answers as the weights are worth: sum ^ 2 / sum of squares, Kish 1965). For oneself, or for mindful_reader for all.';
 
 create view decision_daily with (security_barrier = true) as
 select d.created_at::date as day, d.tenant, d.model, d.action, count(*) as decisions, avg(d.probability) as mean_probability,

@@ -34,27 +34,41 @@ def test_a_decision_can_be_told_in_full(ana: psycopg.Connection) -> None:
     assert ana.execute("select * from label_queue").fetchall() == []
 
 
+QUALITY = """select auroc, low, high, right_answers, wrong_answers from signal_quality where signal = 'logprob_sum'"""
+PAIRS = """
+    with s as (
+        select (d.signals ->> 'logprob_sum')::float8 as value, l.correct, 1 / d.propensity as weight
+        from mindful.decision d join mindful.latest_outcome l on l.decision_id = d.id
+    )
+    select sum(a.weight * b.weight * case when a.value > b.value then 1 when a.value = b.value then 0.5 else 0 end)
+        / sum(a.weight * b.weight)
+    from s a, s b where a.correct and not b.correct"""
+"""Probability that a right answer ranks above a wrong one, pair by pair."""
+
+
 def test_a_signals_quality_is_its_auroc(ana: psycopg.Connection, db: psycopg.Connection) -> None:
     label(ana, 200)
-    found = ana.execute(
-        "select auroc, low, high, right_answers + wrong_answers from signal_quality where signal = 'logprob_sum'"
-    ).fetchone()
-    pairs = db.execute(
-        """select avg(case when a.s > b.s then 1 when a.s = b.s then 0.5 else 0 end)::float8
-           from (select (d.signals ->> 'logprob_sum')::float8 as s, l.correct from mindful.decision d
-                 join mindful.latest_outcome l on l.decision_id = d.id) a,
-                (select (d.signals ->> 'logprob_sum')::float8 as s, l.correct from mindful.decision d
-                 join mindful.latest_outcome l on l.decision_id = d.id) b
-           where a.correct and not b.correct"""
-    ).fetchone()
-    assert found is not None
-    assert pairs is not None
-    auroc, low, high, answers = found
-    assert auroc == pytest.approx(pairs[0])
+    auroc, low, high, right, wrong = ana.execute(QUALITY).fetchone() or ()
+    assert auroc == pytest.approx((db.execute(PAIRS).fetchone() or ())[0])
     assert low < auroc < high
-    assert answers == 200
+    assert right + wrong == 200
     constant = ana.execute("select auroc from signal_quality where signal = 'log_tokens'").fetchone()
     assert constant == (0.5,)
+
+
+def test_a_label_that_stands_for_others_counts_for_them(
+    ana: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    label(ana, 200)
+    plain, low, high, *_ = ana.execute(QUALITY).fetchone() or ()
+    db.execute("update decision set signals = signals || '{\"logprob_sum\": -3}' where id % 5 = 0")
+    db.execute("update decision set propensity = 0.1, offered = true where id % 3 = 0")
+    auroc, weighted_low, weighted_high, right, wrong = ana.execute(QUALITY).fetchone() or ()
+    assert auroc == pytest.approx((db.execute(PAIRS).fetchone() or ())[0])
+    assert auroc != pytest.approx(plain, abs=0.01)
+    assert right + wrong == 200
+    # A third of the labels weighs five sixths of all: as much is known as from some eighty.
+    assert weighted_high - weighted_low > 1.3 * (high - low)
 
 
 def test_curves(ana: psycopg.Connection) -> None:

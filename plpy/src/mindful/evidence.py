@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import time
@@ -168,13 +169,20 @@ def draw(
     temperature: float = _TEMPERATURE,
 ) -> list[list[Drawn]]:
     """Sample further answers to each context, all side by side."""
-    seeds = range(1, _SAMPLES + 1)
-    many = [context for context in contexts for _ in seeds]
-    samplings = [replace(sampling, temperature=temperature, seed=seed) for _ in contexts for seed in seeds]
+    seeds = [seed for context in contexts for seed in _seeds(context.question)]
+    many = [context for context in contexts for _ in range(_SAMPLES)]
+    samplings = [replace(sampling, temperature=temperature, seed=seed) for seed in seeds]
     calls = _calls(db, model, many, samplings)
     texts = Call.answer_many(db, calls, [context.memory_ids for context in many])
     drawn = [(call, text.strip(BLANK)) for call, text in zip(calls, texts, strict=True)]
     return [drawn[at : at + _SAMPLES] for at in range(0, len(drawn), _SAMPLES)]
+
+
+def _seeds(question: str) -> range:
+    """Give each question seeds of its own, the same each time: with the same for all, all would have the same luck."""
+    digest = hashlib.sha256(question.encode()).digest()
+    first = int.from_bytes(digest[:3]) * _SAMPLES + 1
+    return range(first, first + _SAMPLES)
 
 
 def told(model: str, texts: Sequence[str]) -> list[dict[str, Any]]:
