@@ -80,6 +80,32 @@ create table memory_count (
 );
 comment on table memory_count is 'How many memories a tenant has, and lexemes in them; the sum over the shards counts.';
 
+create function _statistics_of_sample(variadic relations regclass[]) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    names text := array_to_string(relations, ', ');
+begin
+    execute 'analyze ' || names;
+    begin
+        execute format('truncate %s restart identity', names);
+    exception when query_canceled then
+        raise;  -- A subtransaction makes new files, whose size is not taken as known.
+    end;
+end
+$$;
+comment on function _statistics_of_sample(variadic regclass[]) is
+'Leaves the statistics of the rows that new tables have, and none of the rows. Without statistics a tenant is taken to have one row, for which all indexes are as good, and a session that began with empty tables read all of the tenant''s rows for each that it added, until autovacuum came.';
+
+insert into session (tenant, session_id) select 'tenant ' || n % 10, pg_catalog.gen_random_uuid() from pg_catalog.generate_series(1, 30) n;
+insert into memory (tenant, kind, content, session_id, turn, role)
+select s.tenant, 'message', pg_catalog.format('turn %s of %s', t, s.session_id), s.session_id, t, 'user'
+from session s, pg_catalog.generate_series(1, 10) t;
+insert into memory_term (tenant, lexeme, id, frequency, length)
+select m.tenant, d.lexeme, m.id, 1, 8 from memory m, pg_catalog.unnest(pg_catalog.to_tsvector('simple', m.content)) d;
+select _statistics_of_sample('session', 'memory', 'memory_term');
+
 alter table session enable row level security, force row level security;
 create policy own on session using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
 alter table memory enable row level security, force row level security;
@@ -132,8 +158,11 @@ begin
         id bigint not null,
         embedding %s.vector(%s) not null,
         content_hash text not null,
-        primary key (tenant, id),
-        foreign key (tenant, id) references mindful.memory on delete cascade)', relation, vector_schema, dims);
+        primary key (tenant, id))', relation, vector_schema, dims);
+    execute format('insert into mindful.%I select ''tenant '' || n %% 10, n, array_fill(0, array[%s])::%s.vector, ''''
+        from generate_series(1, 300) n', relation, dims, vector_schema);
+    perform mindful._statistics_of_sample(format('mindful.%I', relation));
+    execute format('alter table mindful.%I add foreign key (tenant, id) references mindful.memory on delete cascade', relation);
     execute format('alter table mindful.%I enable row level security', relation);
     execute format('alter table mindful.%I force row level security', relation);
     execute format('create policy own on mindful.%I using (tenant = (select mindful._tenant()))

@@ -79,15 +79,21 @@ comment on function message_insert(uuid, text, text, jsonb, timestamptz) is
 
 create function _session_turns(session_id uuid, turns integer)
 returns table (id bigint, turn integer, role text, content text)
-language sql stable parallel safe security invoker
-begin atomic
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_sort = off
+as $$
+begin
+    return query
     select m.id, m.turn, m.role, m.content
     from mindful.memory m
     where m.tenant = (select mindful._tenant()) and m.session_id = _session_turns.session_id and m.turn > 0
     order by m.turn desc
     limit turns;
-end;
-comment on function _session_turns(uuid, integer) is 'The last messages of a session, newest first.';
+end
+$$;
+comment on function _session_turns(uuid, integer) is 'The last messages of a session, newest first: without sorting, which a table without statistics made of it, over all of a tenant''s memories.';
 
 create type chat_detail as (
     reply text,

@@ -66,6 +66,10 @@ comment on column memory.source_key is 'Which part of the source this is: a chun
 drop trigger embed_inserted on memory;
 drop trigger embed_updated on memory;
 
+-- include sql/40_memory.sql _statistics_of_sample
+-- include sql/40_memory.sql _embedding_table_create
+analyze session, memory, memory_term;
+
 alter function _array_elements(text, jsonb, text[]) rows 10;
 
 drop function memory_insert(text, text, jsonb, text, text);

@@ -16,79 +16,73 @@ Connecting = Callable[[], psycopg.Connection]
 Measured = tuple[str, str, list[float], list[float], str]
 
 EARLY, LATE = 50, 500
-_TEXTS = "select description from pg_description where length(description) between 40 and 160 order by objoid limit %s"
+_TEXTS = """select description from pg_description where length(description) between 40 and 160
+    order by objoid offset %s limit %s"""
 _SETTLE = 2
-"""Replies before a measured one: the session's summaries and states are made then."""
+"""Replies before a measured one: the sessions' summaries and states are made then."""
+_ANSWER = 16
 
 
 def without_model(connect: Connecting, repeats: int) -> list[Measured]:
     """A whole turn with a generator that only repeats a line: context, recall, storing, embedding."""
-    return [
-        _measured(
-            connect,
-            repeats,
-            "bench-scripted",
-            f"turn {LATE} of a session against turn {EARLY}, without the model",
-        )
-    ]
+    what = f"turn {LATE} of a session against turn {EARLY}, without the model"
+    return [_measured(connect, repeats, "bench-scripted", what)]
 
 
 def with_model(connect: Connecting, repeats: int) -> list[Measured]:
-    """The same with the default generator, whose prefix is reused, and 16 tokens of answer."""
-    return [
-        _measured(
-            connect, repeats, None, f"turn {LATE} of a session against turn {EARLY}, 16 tokens of answer"
-        )
-    ]
+    """The same with the default generator, whose prefix is reused, and answers of the same length."""
+    what = f"turn {LATE} of a session against turn {EARLY}, {_ANSWER} tokens of answer"
+    return [_measured(connect, repeats, None, what)]
 
 
 def reading(connect: Connecting, repeats: int) -> list[Measured]:
     """Reading the newest turns by index, late against early: what a cache of them could save."""
     taken: dict[int, list[float]] = {EARLY: [], LATE: []}
-    with connect() as db:
-        for turns, times in taken.items():
-            with _told(db, turns) as session:
-                for _ in range(repeats * 10):
-                    started = time.perf_counter()
-                    db.execute("select * from mindful._session_turns(%s, 32)", (session,))
-                    times.append((time.perf_counter() - started) * 1000)
-    return [
-        (
-            f"reading the newest turns at turn {LATE} against turn {EARLY}",
-            "ms",
-            taken[LATE],
-            taken[EARLY],
-            "<= 1.3",
-        )
-    ]
+    with connect() as db, _told(db) as sessions:
+        for _ in range(repeats * 10):
+            for turns, session in sessions.items():
+                started = time.perf_counter()
+                db.execute("select * from mindful._session_turns(%s, 32)", (session,))
+                taken[turns].append((time.perf_counter() - started) * 1000)
+    what = f"reading the newest turns at turn {LATE} against turn {EARLY}"
+    return [(what, "ms", taken[LATE], taken[EARLY], "<= 1.3")]
 
 
 def _measured(connect: Connecting, repeats: int, model: str | None, what: str) -> Measured:
     taken: dict[int, list[float]] = {EARLY: [], LATE: []}
-    with connect() as db:
-        for turns, times in taken.items():
-            with _told(db, turns) as session:
-                db.execute("select mindful.session_summarize(%s, 'extract')", (session,))
-                for number in range(_SETTLE + repeats):
-                    started = time.perf_counter()
-                    db.execute(
-                        "select llm_chat(%s, %s, model => %s, max_tokens => 16)",
-                        (f"What is number {number} about?", session, model),
-                    )
-                    if number >= _SETTLE:
-                        times.append((time.perf_counter() - started) * 1000)
+    with connect() as db, _told(db) as sessions:
+        for session in sessions.values():
+            db.execute("select mindful.session_summarize(%s, 'extract')", (session,))
+        for number in range(_SETTLE + repeats):
+            said = {turns: _said(db, session, number, model) for turns, session in sessions.items()}
+            if number >= _SETTLE and (model or all(tokens == _ANSWER for _, tokens in said.values())):
+                for turns, (spent, _) in said.items():
+                    taken[turns].append(spent)
     return (what, "ms", taken[LATE], taken[EARLY], "<= 1.3")
 
 
+def _said(db: psycopg.Connection, session: str, number: int, model: str | None) -> tuple[float, int]:
+    """Take one turn: its milliseconds, and the tokens of its answer."""
+    started = time.perf_counter()
+    row = db.execute(
+        "select completion_tokens from llm_chat_detail(%s, %s, model => %s, max_tokens => %s)",
+        (f"Tell me a long story about number {number}.", session, model, _ANSWER),
+    ).fetchone()
+    assert row
+    return (time.perf_counter() - started) * 1000, row[0]
+
+
 @contextmanager
-def _told(db: psycopg.Connection, turns: int) -> Iterator[str]:
-    """Make a session of so many turns, and undo it."""
+def _told(db: psycopg.Connection) -> Iterator[dict[int, str]]:
+    """Make a short and a long session of one user, so that recall is among the same memories, and undo them."""
     with db.transaction(force_rollback=True):
         script = Jsonb({"default": "It is about what you said before."})
         db.execute("select model_register('bench-scripted', 'generator', 'scripted', '', %s)", (script,))
-        texts = [row[0] for row in db.execute(_TEXTS, (turns,))]
-        row = db.execute("select session_start('bench')").fetchone()
-        said = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
-        session = str(row and row[0])
-        db.execute("select message_insert_many(%s, %s)", (session, Jsonb(said)))
-        yield session
+        sessions = {}
+        for turns, offset in ((EARLY, LATE), (LATE, 0)):
+            texts = [row[0] for row in db.execute(_TEXTS, (offset, turns))]
+            row = db.execute("select session_start('bench')").fetchone()
+            said = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
+            sessions[turns] = str(row and row[0])
+            db.execute("select message_insert_many(%s, %s)", (sessions[turns], Jsonb(said)))
+        yield sessions

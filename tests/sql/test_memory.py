@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import Connect, fails
+from support.models import SCRIPTED_EMBEDDER
 
 FACTS = [
     "Rex is a beagle who sleeps in the kitchen.",
@@ -140,6 +141,23 @@ def test_memories_without_an_embedder_are_found_by_their_words(
 
 def test_nothing_remembered_is_nothing_recalled(ana: psycopg.Connection) -> None:
     assert recall(ana, "anything") == []
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_load_into_an_empty_database_reads_no_more_row_by_row(
+    db: psycopg.Connection, ana: psycopg.Connection, mode: str
+) -> None:
+    """Statements that were planned for an empty table looked at all of a tenant's rows for each new one."""
+    db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
+    ana.execute("select setting_set('embedding_mode', %s)", (Jsonb(mode),))
+    read = """select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)) from pg_stat_xact_user_tables
+        where relid = 'memory'::regclass"""
+    with ana.transaction():
+        for start in range(0, 5000, 50):
+            remember(ana, [f"note {number}" for number in range(start, start + 50)])
+        row = ana.execute(read).fetchone()
+    assert row is not None
+    assert row[0] < 10 * 5000
 
 
 def test_writers_do_not_wait_for_each_other(ana: psycopg.Connection, connect: Connect) -> None:

@@ -25,8 +25,10 @@ def memory_embed(db: Database) -> None:
     name, relation = defaults[0]["name"], defaults[0]["relation"]
     rows = db.rows(
         f"""select n.tenant, n.id from new_rows n
-            where not exists (select from mindful.{relation} e
-                where e.tenant = n.tenant and e.id = n.id and e.content_hash = n.content_hash)
+            left join lateral (
+                select e.content_hash from mindful.{relation} e where e.tenant = n.tenant and e.id = n.id offset 0
+            ) e on true
+            where e.content_hash is distinct from n.content_hash
             order by n.id"""
     )
     for start in range(0, len(rows), _CHUNK):
@@ -38,7 +40,10 @@ def _embed(db: Database, name: str, relation: str, keys: Sequence[Row]) -> None:
     rows = db.rows(
         """select m.content
            from rows from (pg_catalog.unnest($1), pg_catalog.unnest($2)) with ordinality k (tenant, id, position)
-           join mindful.memory m using (tenant, id) order by k.position""",
+           cross join lateral (
+               select m.content from mindful.memory m where m.tenant = k.tenant and m.id = k.id offset 0
+           ) m
+           order by k.position""",
         ("text[]", "bigint[]"),
         (tenants, ids),
     )
@@ -47,10 +52,12 @@ def _embed(db: Database, name: str, relation: str, keys: Sequence[Row]) -> None:
         vectors = embedder.embed([row["content"] for row in rows], turn)
     db.rows(
         f"""insert into mindful.{relation} (tenant, id, embedding, content_hash)
-            select m.tenant, m.id, mindful._vector(k.embedding), m.content_hash
+            select k.tenant, k.id, mindful._vector(k.embedding), m.content_hash
             from rows from (pg_catalog.unnest($1), pg_catalog.unnest($2), pg_catalog.unnest($3))
                 k (tenant, id, embedding)
-            join mindful.memory m using (tenant, id)
+            cross join lateral (
+                select m.content_hash from mindful.memory m where m.tenant = k.tenant and m.id = k.id offset 0
+            ) m
             on conflict (tenant, id) do update
                 set embedding = excluded.embedding, content_hash = excluded.content_hash""",
         ("text[]", "bigint[]", "text[]"),
