@@ -40,7 +40,7 @@ language plpgsql stable parallel restricted security invoker rows 70
 set search_path = pg_catalog, mindful, pg_temp
 set hnsw.iterative_scan = 'strict_order'
 set enable_seqscan = off
-set hnsw.ef_search = 64
+set hnsw.ef_search = 200
 set hnsw.max_scan_tuples = 200000
 set jit = off
 as $$
