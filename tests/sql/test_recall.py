@@ -1,5 +1,6 @@
 """Recall: its arms, their sum, the boosts and the filters."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from math import log
 from uuid import UUID
@@ -46,7 +47,7 @@ def found(connection: psycopg.Connection, arguments: str, *values: object) -> li
     return [row[0] for row in connection.execute(f"select content from memory_recall({arguments})", values)]
 
 
-def set_all(connection: psycopg.Connection, settings: dict[str, float]) -> None:
+def set_all(connection: psycopg.Connection, settings: Mapping[str, float]) -> None:
     for key, value in settings.items():
         connection.execute("select setting_set(%s, %s)", (key, Jsonb(value)))
 
