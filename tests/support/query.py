@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 
-def one(connection: psycopg.Connection, query: str | bytes, *arguments: object) -> Any:
+def one(connection: psycopg.Connection, query: str, *arguments: object) -> Any:
     """Return the first row, or what it holds if that is one value."""
     row = connection.execute(query, arguments).fetchone()
     assert row is not None
