@@ -41,7 +41,7 @@ begin
         mindful._message_role(e.element ->> 'role', e.number),
         mindful._text_argument(format('content of element %s', e.number), e.element ->> 'content'),
         mindful._metadata(e.element -> 'metadata'),
-        coalesce((e.element ->> 'created_at')::timestamptz, now())
+        coalesce(mindful._moment_argument(format('created_at of element %s', e.number), e.element ->> 'created_at'), now())
     from mindful._array_elements('messages', messages, '{role,content,metadata,created_at}') e
     order by e.number
     returning id;

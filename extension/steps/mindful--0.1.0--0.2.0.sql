@@ -65,6 +65,8 @@ comment on column memory.source_key is 'Which part of the source this is: a chun
 
 drop trigger embed_inserted on memory;
 drop trigger embed_updated on memory;
+update memory set created_at = now() where not isfinite(created_at);
+alter table memory add constraint memory_created_at_check check (isfinite(created_at));
 
 -- include sql/40_memory.sql _statistics_of_sample
 -- include sql/40_memory.sql _embedding_table_create

@@ -166,7 +166,12 @@ def test_a_memory_cannot_pass_for_an_instruction(ana: psycopg.Connection) -> Non
         ("message_insert(session_start(), 'robot', 'x')", "22023"),
         ("message_insert(session_start(), 'user', '')", "22023"),
         ("message_insert(session_start(), 'user', null)", "22004"),
+        ("message_insert(session_start(), 'user', 'x', created_at => 'infinity')", "22023"),
         ("message_insert_many(session_start(), null)", "22004"),
+        (
+            'message_insert_many(session_start(), \'[{"role": "user", "content": "x", "created_at": "y"}]\')',
+            "22023",
+        ),
         ('message_insert_many(session_start(), \'[{"role": "user"}]\')', "22004"),
         (
             'message_insert_many(session_start(), \'[{"role": "user", "content": "x", "text": "y"}]\')',
