@@ -74,7 +74,11 @@ def test_what_holds_for_all_is_an_administrators(ana: psycopg.Connection, bob: p
 
 @pytest.mark.parametrize(
     ("scope", "key", "value"),
-    [("user", "model_slots", "64"), ("user", "chat_memories", "1000"), ("user", "retention_fact_days", '"x"')],
+    [
+        ("user", "model_slots", "64"),
+        ("user", "chat_memories", "1000"),
+        ("user", "retention_fact_days", '"x"'),
+    ],
 )
 def test_an_insert_is_held_to_what_setting_set_allows(
     ana: psycopg.Connection, scope: str, key: str, value: str
@@ -99,6 +103,7 @@ def test_a_session_is_named_where_a_setting_is_its_own_and_nowhere_else(
     ana: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
     session = ana.execute("select session_start()").fetchone()
+    assert session is not None
     for connection, scope, given, sqlstate in (
         (ana, "session", (None,), "22023"),
         (ana, "user", session, "22023"),
