@@ -2,11 +2,11 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
     ('recall_weight_bm25', 'number', 0, 1, '{global,user}', '0',
         'Weight of a memory''s own words in memory_recall.'),
     ('recall_weight_bm25_context', 'number', 0, 1, '{global,user}', '0.65',
-        'Weight of a memory''s words together with those of the three turns before and after it.'),
+        'Weight of a memory''s words together with those of the two turns before and after it.'),
     ('recall_weight_similarity', 'number', 0, 1, '{global,user}', '0.35',
         'Weight of a memory''s own meaning.'),
     ('recall_weight_similarity_context', 'number', 0, 1, '{global,user}', '0.3',
-        'Weight of the meaning of the three turns before and after a memory.'),
+        'Weight of the meaning of the two turns before and after a memory.'),
     ('recall_neighbour_share', 'number', 0, 1, '{global,user}', '0.5',
         'How much the turn before or after a memory counts beside it, and each further one beside the one nearer.'),
     ('recall_boost_recency', 'number', 0, 0.1, '{global,user}', '0.04',
@@ -101,7 +101,7 @@ begin
             where m.tenant = (select mindful._tenant()) and m.id = c.id
             offset 0
         ) m
-        join (values (0), (-1), (1), (-2), (2), (-3), (3)) s (step) on s.step = 0 or m.turn is not null
+        join (values (0), (-1), (1), (-2), (2)) s (step) on s.step = 0 or m.turn is not null
     ),
     term as (
         select n.session_id, n.place, p.idf, sum(case when n.beside then 0 else p.frequency end) as own,
@@ -150,7 +150,7 @@ begin
 end
 $$;
 comment on function _recall_scores(text, vector, text, integer, integer, recall_filter, boolean, jsonb) is
-'The memories with the best weighted sums of what the arms found, boosts not counted. bm25_context is BM25 of a turn and the three before and after it as fields of one text (BM25F), whose words count by recall_neighbour_share to the power of their distance. Similarities are scaled to [0, 1] over the candidates, or to less where they are all within 0.1; similarity_context is the sum of those of the turns before and after, weighted likewise. Candidates alone are seen, so a neighbour that no arm found adds nothing. The arms find only what passes the filter if narrow, else what they found is filtered.';
+'The memories with the best weighted sums of what the arms found, boosts not counted. bm25_context is BM25 of a turn and the two before and after it as fields of one text (BM25F), whose words count by recall_neighbour_share to the power of their distance. Similarities are scaled to [0, 1] over the candidates, or to less where they are all within 0.1; similarity_context is the sum of those of the turns before and after, weighted likewise. Candidates alone are seen, so a neighbour that no arm found adds nothing. The arms find only what passes the filter if narrow, else what they found is filtered.';
 
 create function _recall_ranked(
     query text,
@@ -234,8 +234,8 @@ comment on type recalled_memory is 'A memory that matches a query, with every co
 comment on column recalled_memory.score is 'The weighted sum of the arms, each scaled to at most 1, raised or lowered by at most a tenth; the weights and boosts are settings.';
 comment on column recalled_memory.similarity is 'Cosine similarity of the embeddings; NULL where it was not among the nearest.';
 comment on column recalled_memory.bm25 is 'Okapi BM25 of the memory''s own words; NULL where none of the query''s was found in it.';
-comment on column recalled_memory.bm25_context is 'BM25 of the words of a turn and of the three before and after it, which count less the farther they are; NULL where none of the query''s was found in them.';
-comment on column recalled_memory.similarity_context is 'The scaled similarities of the three turns before and after, added; they count less the farther they are.';
+comment on column recalled_memory.bm25_context is 'BM25 of the words of a turn and of the two before and after it, which count less the farther they are; NULL where none of the query''s was found in them.';
+comment on column recalled_memory.similarity_context is 'The scaled similarities of the two turns before and after, added; they count less the farther they are.';
 comment on column recalled_memory.recency is 'From 1, just made, halved every recall_half_life_days.';
 comment on column recalled_memory.access is 'n / (n + 5) of a memory that was used n times.';
 comment on column recalled_memory.rerank is 'The reranker''s score; NULL where it did not run, or not in time.';
