@@ -3,11 +3,18 @@ returns uuid
 language sql volatile parallel unsafe security invoker
 begin atomic
     insert into mindful.session (title, system_prompt, metadata)
-    values (title, system_prompt, mindful._metadata(metadata))
+    values (
+        title,
+        case
+            when pg_catalog.octet_length(system_prompt) > 262144 then mindful._text_argument('system_prompt', system_prompt)
+            else system_prompt
+        end,
+        mindful._metadata(metadata)
+    )
     returning session_id;
 end;
 comment on function session_start(text, text, jsonb) is
-'Starts a conversation and returns its id. The system prompt, if any, opens every prompt of this conversation.';
+'Starts a conversation and returns its id. The system prompt, if any, opens every prompt of this conversation. Errors: 22023 (metadata that are no object), 54000 (a system prompt over 262144 bytes).';
 
 create function _session_lock(session_id uuid) returns uuid
 language plpgsql volatile parallel unsafe security invoker

@@ -161,6 +161,7 @@ def test_a_memory_cannot_pass_for_an_instruction(ana: psycopg.Connection) -> Non
         ("session_context(null)", "22004"),
         ("session_context(gen_random_uuid(), 'x')", "42704"),
         ("session_start(metadata => '3')", "22023"),
+        ("session_start(system_prompt => repeat('x', 262145))", "54000"),
         ("message_insert(null, 'user', 'x')", "42704"),
         ("message_insert(gen_random_uuid(), 'user', 'x')", "42704"),
         ("message_insert(session_start(), 'robot', 'x')", "22023"),
