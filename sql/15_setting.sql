@@ -93,7 +93,7 @@ begin
         or defined.type = 'integer' and (value #>> '{}')::numeric % 1 <> 0
     then
         perform mindful._raise('22023', format('setting %s is %s', key, value), format('It must be of type %s.', defined.type));
-    elsif found_type = 'number' and not (value #>> '{}')::numeric between defined.low and defined.high then
+    elsif found_type = 'number' and not (value #>> '{}')::numeric between defined.low::numeric and defined.high::numeric then
         perform mindful._raise('22023', format('setting %s is %s', key, value),
             format('It must be between %s and %s.', defined.low, defined.high));
     elsif value #>> '{}' <> all (defined.choices) then
@@ -108,6 +108,23 @@ end
 $$;
 comment on function _setting_check(text, jsonb, text) is 'Returns a value that the setting can have, or raises 42704 or 22023.';
 
+create function _setting_insert() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    new.value := mindful._setting_check(new.key, new.value, new.scope);
+    new.changed_at := clock_timestamp();
+    new.changed_by := coalesce(substring(new.changed_by from '^(?:assistant|confidence_adapt) for '), '') || current_user;
+    return new;
+end
+$$;
+comment on function _setting_insert() is
+'Holds every change to the setting''s type, range and scopes, and says who made it and when, however it is inserted: workers read the settings of all tenants, and everybody may insert his own.';
+-- pg_dump's scripts turn row_security off: restored changes are as they were.
+create trigger checked before insert on setting for each row
+    when (pg_catalog.current_setting('row_security') = 'on') execute function _setting_insert();
+
 create function setting_set(
     key text,
     value jsonb,
@@ -119,14 +136,22 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
-    value := mindful._setting_check(key, value, scope);
+    if (scope = 'session') <> (session_id is not null) then
+        perform mindful._raise('22023', format('scope is %s, session_id %s', scope, coalesce(session_id::text, 'null')),
+            'Give a session_id for scope session, and for no other.');
+    elsif scope = 'session' and not exists (
+        select from mindful.session s where s.tenant = (select mindful._tenant()) and s.session_id = setting_set.session_id
+    ) then
+        perform mindful._raise('42704', format('there is no session %s', session_id),
+            'Start one with session_start(), or look at your own in mindful.session.');
+    end if;
     insert into mindful.setting (tenant, scope, session_id, key, value, reason)
     values (case scope when 'global' then '' else mindful._tenant() end, scope, session_id, key, value, reason);
     return mindful.setting_get(key, session_id);
 end
 $$;
 comment on function setting_set(text, jsonb, text, uuid, text) is
-'Sets a value for all (scope global, for administrators), for the caller (user) or for one session, and returns the value now in force; a JSON null takes the scope''s setting back. Every change is kept, with who made it, when and why. Errors: 42704 (no such setting), 22023 (wrong type, range or scope), 42501 (global is for mindful_admin).';
+'Sets a value for all (scope global, for administrators), for the caller (user) or for one session, and returns the value now in force; a JSON null takes the scope''s setting back. Every change is kept, with who made it, when and why. Errors: 42704 (no such setting, or session of yours), 22023 (wrong type, range or scope), 42501 (global is for mindful_admin).';
 
 create view active_setting with (security_invoker = true) as
 select d.key, mindful.setting_get(d.key) as value, d.initial, d.type, d.low, d.high, d.scopes, d.description, d.choices

@@ -4,6 +4,18 @@
 create type recall_filter as (kinds text[], metadata jsonb, session_id uuid, as_of timestamptz);
 comment on type recall_filter is 'Which memories may be recalled: NULL is any kind, metadata, session or time of validity.';
 
+create function _kinds_argument(kinds text[]) returns text[]
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when kinds <@ array['message', 'fact', 'summary', 'document', 'reflection'] is false
+            then array[mindful._raise('22023', 'kinds is ' || kinds::text,
+                'Kinds are message, fact, summary, document and reflection.')::text]
+        else kinds
+    end;
+end;
+comment on function _kinds_argument(text[]) is 'Returns kinds of memories, NULL for any, or raises 22023.';
+
 create function _recall_admits(filter recall_filter, m memory) returns boolean
 language sql immutable parallel safe security invoker
 begin atomic

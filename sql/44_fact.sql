@@ -78,6 +78,18 @@ end
 $$;
 comment on function _time_argument(text, text) is 'Returns a time, NULL for none, or raises 22023.';
 
+create function _moment_argument(name text, value text) returns timestamptz
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when not pg_catalog.isfinite(m.moment)
+            then mindful._raise('22023', pg_catalog.format('%s is %s', name, value), 'Give the time at which it was.')::text::timestamptz
+        else m.moment
+    end
+    from (select mindful._time_argument(name, value) as moment) m;
+end;
+comment on function _moment_argument(text, text) is 'Returns a time that can have been, NULL for none, or raises 22023.';
+
 create function _valid_to_argument(name text, valid_from timestamptz, valid_to timestamptz) returns timestamptz
 language sql stable parallel safe security invoker
 begin atomic

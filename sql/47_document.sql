@@ -158,7 +158,7 @@ begin
 end
 $$;
 comment on function document_forget(text) is
-'Forgets a document, and returns how many chunks it had. Error 42704: no such document.';
+'Forgets a document, and returns how many chunks it had. What was drawn from it stays: memory_forget(filter => {"source": ...}) takes that too, and leaves a receipt. Error 42704: no such document.';
 
 create view document with (security_invoker = true) as
 select m.tenant, m.source, min(m.metadata ->> 'title') as title, count(*) as chunks,

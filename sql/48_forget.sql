@@ -311,8 +311,13 @@ declare
 begin
     perform from mindful._array_elements('filter', jsonb_build_array(filter),
         '{kind,role,source,content,metadata,since,before}');
-    if filter = '{}' then
-        perform mindful._raise('22023', 'filter is empty', 'Use everything => true to forget all.');
+    if filter = '{}' or filter -> 'metadata' = '{}' then
+        perform mindful._raise('22023', 'filter or its metadata are empty', 'Use everything => true to forget all.');
+    elsif filter ? 'content' then
+        perform mindful._text_argument('content of filter', filter ->> 'content');
+    end if;
+    if filter ? 'kind' then
+        perform mindful._kinds_argument(array[filter ->> 'kind']);
     end if;
     return array(
         select m.id from mindful.memory m

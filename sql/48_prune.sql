@@ -72,13 +72,10 @@ declare
 begin
     if policy = '' then
         perform mindful._raise('22023', 'no policy is given', 'Give at least one of older_than, unused_for, invalid_for, max_importance, max_value and keep.');
-    elsif least(older_than, unused_for, invalid_for) < interval '0' or keep < 0 then
-        perform mindful._raise('22023', 'a bound is negative', 'Give times and numbers from 0 up.');
-    elsif kinds is null or array_position(kinds, null) is not null
-        or not kinds <@ array['message', 'fact', 'summary', 'document', 'reflection']
-    then
-        perform mindful._raise('22023', format('kinds is %s', coalesce(kinds::text, 'null')),
-            'Kinds are fact, document, summary, reflection and, if it must be, message.');
+    elsif least(older_than, unused_for, invalid_for) < interval '0' or keep < 0 or 'NaN' in (max_importance, max_value) then
+        perform mindful._raise('22023', 'a bound is negative, or not a number', 'Give times and numbers from 0 up.');
+    elsif mindful._kinds_argument(kinds) is null then
+        perform mindful._raise('22023', 'kinds is null', 'Kinds are fact, document, summary, reflection and, if it must be, message.');
     end if;
     unfit := array(
         select (r.id, r.kind, r.value, r.created_at, r.last_accessed_at, policy)::mindful.prune_detail
@@ -165,8 +162,12 @@ begin
         )
         select o.tenant from owner o where o.tenant is not null
     loop
-        perform set_config('mindful.tenant', owner_of_rows, true);
-        forgotten := forgotten || array(select r from mindful.retention_run() r);
+        begin
+            perform set_config('mindful.tenant', owner_of_rows, true);
+            forgotten := forgotten || array(select r from mindful.retention_run() r);
+        exception when others then  -- which a cancel is not; nobody keeps what others have from being forgotten
+            raise warning 'mindful: retention of tenant % failed: %', owner_of_rows, sqlerrm;
+        end;
     end loop;
     delete from mindful.review r where r.created_at < due;
     get diagnostics deleted = row_count;
@@ -193,7 +194,7 @@ begin
 end
 $$;
 comment on function retention_run_all() is
-'Runs retention_run for every tenant, by his own settings, and deletes records that are older than the setting retention_audit_days; returns how many rows of which tables. It takes no argument and does nothing but what the settings say, so it may run with the owner''s rights; for administrators and schedulers.';
+'Runs retention_run for every tenant, by his own settings, and deletes records that are older than the setting retention_audit_days; returns how many rows of which tables. What fails for one tenant is a warning, and undone for him alone. It takes no argument and does nothing but what the settings say, so it may run with the owner''s rights; for administrators and schedulers.';
 
 create function retention_work() returns setof forget_count
 language plpgsql volatile parallel unsafe security invoker

@@ -39,6 +39,7 @@ begin atomic
     )
     select pg_catalog.jsonb_build_object('type', 'export', 'models', case when memory_export.embeddings then (
         select pg_catalog.jsonb_object_agg(m.name, m.sha256) from mindful.model m where m.kind = 'embedder') end)
+    where kinds is null or mindful._kinds_argument(kinds) is not null
     union all
     select pg_catalog.to_jsonb(s) - 'tenant' || '{"type": "session"}'
     from mindful.session s
@@ -70,7 +71,7 @@ begin atomic
     where a.tenant = (select mindful._tenant());
 end;
 comment on function memory_export(text[], uuid, text, boolean) is
-'The caller''s memories as JSON objects for memory_import, a row each: first one of type export, then sessions, memories, links, evidence and accesses with all their columns. Filters: kinds, one session, one source; links and evidence are given where both of their memories are. With embeddings true, memories bring those of their present text. Read it through a cursor or COPY where it is long.';
+'The caller''s memories as JSON objects for memory_import, a row each: first one of type export, then sessions, memories, links, evidence and accesses with all their columns. Filters: kinds, one session, one source; links and evidence are given where both of their memories are. With embeddings true, memories bring those of their present text. Read it through a cursor or COPY where it is long. Error 22023: a kind that there is not.';
 
 create function _import_problem(type text, line jsonb) returns text
 language sql stable parallel safe security invoker
@@ -195,6 +196,16 @@ begin
         where l.line ->> 'type' = 'memory' and l.line ->> 'session_id' is not null
             and not exists (select from mindful.session s
                 where s.tenant = (select mindful._tenant()) and s.session_id = (l.line ->> 'session_id')::uuid)
+        union all
+        select l.number, format('has no %%s numbers as its embedding by %%s', m.dims, m.name)
+        from line l
+        join line x on x.line ->> 'type' = 'export'
+        join mindful.model m on m.kind = 'embedder' and x.line -> 'models' ->> m.name = m.sha256
+        where l.line ->> 'type' = 'memory' and l.line -> 'embeddings' ? m.name and case
+            when jsonb_typeof(l.line -> 'embeddings' -> m.name) <> 'array' then true
+            else jsonb_array_length(l.line -> 'embeddings' -> m.name) <> m.dims
+                or jsonb_path_exists(l.line -> 'embeddings' -> m.name, '$[*] ? (@.type() <> "number")')
+        end
         limit 1$query$, lines)
     into number, problem using ids;
     if number is not null then
@@ -203,7 +214,7 @@ begin
 end
 $$;
 comment on function _import_refer(text, bigint[]) is
-'Raises an error that names a line which refers to what is neither in the file nor there; ids are those of the file''s memories.';
+'Raises an error that names a line which refers to what is neither in the file nor there, or whose embedding by a model that is the same here is none of its; ids are those of the file''s memories.';
 
 create type memory_origin as (
     number bigint,
@@ -231,13 +242,13 @@ begin
             select m.id, m.content_hash, m.kind, m.created_at,
                 row_number() over (partition by m.kind, m.created_at, m.content_hash order by m.id) as occurrence
             from mindful.memory m
-            where m.tenant = (select mindful._tenant()) and m.turn is null and m.source_key is null
+            where m.tenant = (select mindful._tenant()) and m.turn is null and (m.source is null or m.source_key is null)
         )
         select g.number, g.id, coalesce(t.id, s.id, k.id), coalesce(t.content_hash <> g.hash, s.content_hash <> g.hash, false)
         from given g
         left join mindful.memory t on t.tenant = (select mindful._tenant()) and t.session_id = g.session_id and t.turn = g.turn
         left join mindful.memory s on s.tenant = (select mindful._tenant()) and s.source = g.source and s.source_key = g.source_key
-        left join known k on g.turn is null and g.source_key is null
+        left join known k on g.turn is null and (g.source is null or g.source_key is null)
             and k.kind = g.kind and k.created_at = g.created_at and k.content_hash = g.hash and k.occurrence = g.occurrence
         order by g.number$query$, lines)
     using mindful._import_defaults('mindful.memory');

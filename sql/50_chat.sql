@@ -3,11 +3,18 @@ returns uuid
 language sql volatile parallel unsafe security invoker
 begin atomic
     insert into mindful.session (title, system_prompt, metadata)
-    values (title, system_prompt, mindful._metadata(metadata))
+    values (
+        title,
+        case
+            when pg_catalog.octet_length(system_prompt) > 262144 then mindful._text_argument('system_prompt', system_prompt)
+            else system_prompt
+        end,
+        mindful._metadata(metadata)
+    )
     returning session_id;
 end;
 comment on function session_start(text, text, jsonb) is
-'Starts a conversation and returns its id. The system prompt, if any, opens every prompt of this conversation.';
+'Starts a conversation and returns its id. The system prompt, if any, opens every prompt of this conversation. Errors: 22023 (metadata that are no object), 54000 (a system prompt over 262144 bytes).';
 
 create function _session_lock(session_id uuid) returns uuid
 language plpgsql volatile parallel unsafe security invoker
@@ -41,7 +48,7 @@ begin
         mindful._message_role(e.element ->> 'role', e.number),
         mindful._text_argument(format('content of element %s', e.number), e.element ->> 'content'),
         mindful._metadata(e.element -> 'metadata'),
-        coalesce((e.element ->> 'created_at')::timestamptz, now())
+        coalesce(mindful._moment_argument(format('created_at of element %s', e.number), e.element ->> 'created_at'), now())
     from mindful._array_elements('messages', messages, '{role,content,metadata,created_at}') e
     order by e.number
     returning id;

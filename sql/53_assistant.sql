@@ -12,8 +12,10 @@ insert into setting_definition (key, type, scopes, initial, description) values
         'Whether the assistant may change, when a message asks for it, the settings that have a prompt.');
 
 alter table setting add column message_id bigint,
-    add foreign key (tenant, message_id) references memory on delete cascade;
+    add foreign key (tenant, message_id) references memory on delete cascade,
+    add foreign key (tenant, session_id) references session on delete cascade;
 create index on setting (tenant, message_id) where message_id is not null;
+create index on setting (tenant, session_id) where session_id is not null;
 comment on column setting.message_id is 'The message that asked for it: a change is forgotten with it.';
 
 create function _assistant_prompt(session_id uuid, changes jsonb default '{}')
@@ -37,8 +39,7 @@ language sql volatile parallel unsafe security invoker
 begin atomic
     insert into mindful.setting (scope, session_id, key, value, reason, message_id, changed_by)
     select _assistant_change.scope, case when _assistant_change.scope = 'session' then _assistant_change.session_id end,
-        d.key, mindful._setting_check(d.key, _assistant_change.value, _assistant_change.scope),
-        _assistant_change.reason, _assistant_change.message_id, 'assistant for ' || current_user
+        d.key, _assistant_change.value, _assistant_change.reason, _assistant_change.message_id, 'assistant for ' || current_user
     from mindful.setting_definition d
     where d.key = _assistant_change.key and d.prompt is not null
         and _assistant_change.scope = any (array['user', 'session']);

@@ -103,12 +103,15 @@ language sql volatile parallel unsafe security invoker
 begin atomic
     with deleted as (
         delete from mindful.tool t
-        where t.tenant = case scope when 'global' then '' else mindful._tenant() end and t.name = tool_unregister.name
+        where t.name = tool_unregister.name and t.tenant = case scope when 'global' then '' when 'user' then mindful._tenant() end
         returning 1
     )
-    select exists (select from deleted);
+    select case
+        when scope = any (array['user', 'global']) then exists (select from deleted)
+        else mindful._raise('22023', 'scope is ' || coalesce(scope, 'null'), 'Scopes are user and global.')
+    end;
 end;
-comment on function tool_unregister(text, text) is 'Takes a tool back, and tells whether there was one.';
+comment on function tool_unregister(text, text) is 'Takes a tool back, and tells whether there was one. Error 22023: no such scope.';
 
 create function _tool_settings(session_id uuid)
 returns table (allowed text, calls integer, timeout_ms integer, result_tokens integer, threshold double precision)

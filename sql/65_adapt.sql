@@ -164,9 +164,8 @@ create function _adaptation_change(key text, value jsonb, reason text) returns b
 language sql volatile parallel unsafe security invoker
 begin atomic
     insert into mindful.setting (scope, key, value, reason, changed_by)
-    values ('user', _adaptation_change.key,
-        mindful._setting_check(_adaptation_change.key, _adaptation_change.value, 'user'),
-        _adaptation_change.reason, 'confidence_adapt for ' || current_user)
+    values ('user', _adaptation_change.key, _adaptation_change.value, _adaptation_change.reason,
+        'confidence_adapt for ' || current_user)
     returning id;
 end;
 comment on function _adaptation_change(text, jsonb, text) is 'Changes a setting of the caller, for the reason that is its evidence, and returns the change''s id.';

@@ -68,6 +68,8 @@ drop trigger embed_updated on memory;
 drop trigger index_updated on memory;
 create trigger index_updated after update on memory referencing old table as old_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
+update memory set created_at = now() where not isfinite(created_at);
+alter table memory add constraint memory_created_at_check check (isfinite(created_at));
 
 -- include sql/40_memory.sql _statistics_of_sample
 -- include sql/40_memory.sql _memory_changed
@@ -112,6 +114,7 @@ alter type chat_detail add attribute probability real, add attribute reason text
 -- include sql/50_chat.sql llm_chat
 -- include sql/50_chat.sql llm_chat_detail
 -- include sql/50_chat.sql llm_chat_stream
+-- include sql/50_chat.sql session_start
 -- include sql/50_chat.sql message_insert_many
 -- include sql/50_chat.sql _message_role
 -- include sql/50_chat.sql _session_turns

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -103,10 +105,39 @@ def test_titles_and_times_are_kept(mindful: Command, ana: psycopg.Connection, tm
     ]
 
 
+def test_times_may_be_told_in_milliseconds(mindful: Command, ana: psycopg.Connection, tmp_path: Path) -> None:
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps([message | {"timestamp": 981173106500} for message in ROLES]))
+    assert mindful("import", path).exit_code == 0
+    ana.execute("set timezone = 'UTC'")
+    assert ana.execute("select distinct created_at::text from conversation").fetchall() == [
+        ("2001-02-03 04:05:06.5+00",)
+    ]
+
+
+def test_a_broken_character_is_replaced(mindful: Command, ana: psycopg.Connection, tmp_path: Path) -> None:
+    path = tmp_path / "chat.jsonl"
+    path.write_text('{"messages": [{"role": "user", "content": "Hello\\ud800"}]}')
+    assert mindful("import", path).exit_code == 0
+    assert said(ana) == [("user", "Hello?")]
+
+
+def test_a_pipe_is_read(mindful: Command, ana: psycopg.Connection, tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=(json.dumps(ROLES),))
+    writer.start()
+    assert mindful("import", path).exit_code == 0
+    writer.join()
+    assert said(ana) == [("user", "Hello?"), ("assistant", "Hi!")]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", "is empty"),
+        ('[{"mapping": {"a": 5}}, 1]', "element 2 is no conversation"),
+        (json.dumps([*ROLES, {"role": "user", "content": "x", "timestamp": 1e300}]), "a time that cannot be"),
         ("[]", "is empty"),
         ("[{]", "broken JSON"),
         ("{", "broken JSON"),

@@ -161,12 +161,18 @@ def test_a_memory_cannot_pass_for_an_instruction(ana: psycopg.Connection) -> Non
         ("session_context(null)", "22004"),
         ("session_context(gen_random_uuid(), 'x')", "42704"),
         ("session_start(metadata => '3')", "22023"),
+        ("session_start(system_prompt => repeat('x', 262145))", "54000"),
         ("message_insert(null, 'user', 'x')", "42704"),
         ("message_insert(gen_random_uuid(), 'user', 'x')", "42704"),
         ("message_insert(session_start(), 'robot', 'x')", "22023"),
         ("message_insert(session_start(), 'user', '')", "22023"),
         ("message_insert(session_start(), 'user', null)", "22004"),
+        ("message_insert(session_start(), 'user', 'x', created_at => 'infinity')", "22023"),
         ("message_insert_many(session_start(), null)", "22004"),
+        (
+            'message_insert_many(session_start(), \'[{"role": "user", "content": "x", "created_at": "y"}]\')',
+            "22023",
+        ),
         ('message_insert_many(session_start(), \'[{"role": "user"}]\')', "22004"),
         (
             'message_insert_many(session_start(), \'[{"role": "user", "content": "x", "text": "y"}]\')',

@@ -292,14 +292,18 @@ def test_two_versions_at_once_leave_one(ana: psycopg.Connection, connect: Connec
     assert ana.execute("select chunks from document").fetchall() == [(60,)]
 
 
-def test_a_cancel_is_heard_while_a_document_is_split(db: psycopg.Connection, ana: psycopg.Connection) -> None:
+@pytest.mark.parametrize(
+    ("source", "text"), [("guide.md", LONG * 400), ("large.py", "def f(x):\n    return x\n\n" * 300_000)]
+)
+def test_a_cancel_is_heard_while_a_document_is_split(
+    db: psycopg.Connection, ana: psycopg.Connection, source: str, text: str
+) -> None:
     db.execute("select model_default_set('all-minilm-l6-v2', force => true)")
     insert(ana, GUIDE, "guide.md")
-    text = LONG * 400
     ana.execute("set statement_timeout = 300")
     started = time.monotonic()
     with fails("57014", None):
-        insert(ana, text, "guide.md")
+        insert(ana, text, source)
     assert time.monotonic() - started < 0.6
     ana.execute("reset statement_timeout")
     assert ana.execute("select chunks from document").fetchall() == [(1,)]

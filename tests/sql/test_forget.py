@@ -282,6 +282,30 @@ def test_a_filter_chooses(ana: psycopg.Connection, filter: dict[str, object], go
     assert one(ana, "select scope from forget_receipt") == "filter"
 
 
+@pytest.mark.parametrize(
+    ("filter", "sqlstate"),
+    [
+        ({}, "22023"),
+        ({"content": ""}, "22023"),
+        ({"content": None}, "22004"),
+        ({"metadata": {}}, "22023"),
+        ({"kind": "facts"}, "22023"),
+        ({"kind": None}, "22023"),
+        ({"kinds": "fact"}, "22023"),
+        ({"since": "soon"}, "22023"),
+    ],
+)
+def test_a_filter_that_chooses_all_or_nothing_by_mistake_is_refused(
+    ana: psycopg.Connection,
+    filter: dict[str, object],  # noqa: A002
+    sqlstate: str,
+) -> None:
+    remember(ana, "I like tea.")
+    with fails(sqlstate):
+        forget(ana, "filter => %s", Jsonb(filter))
+    assert contents(ana) == ["I like tea."]
+
+
 def test_everything_goes_and_others_stay(
     ana: psycopg.Connection, bob: psycopg.Connection, db: psycopg.Connection
 ) -> None:

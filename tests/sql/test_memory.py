@@ -109,6 +109,10 @@ def test_stop_words_alone_are_recalled_by_meaning(ana: psycopg.Connection) -> No
         ("memory_recall('x', -1)", "22023"),
         ("memory_recall('x', 1000000)", "22023"),
         ("memory_recall('x', null)", "22004"),
+        ("memory_recall('x', kinds => '{facts}')", "22023"),
+        ("memory_recall('x', kinds => '{fact,null}')", "22023"),
+        ("memory_recall('x', metadata => '[1]')", "22023"),
+        ("memory_export('{facts}')", "22023"),
     ],
 )
 def test_bad_arguments_are_refused_and_nothing_is_written(

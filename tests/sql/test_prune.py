@@ -122,6 +122,8 @@ def test_rows_of_attached_tables_follow_their_table(ana: psycopg.Connection, db:
         "keep => -1",
         "older_than => '-1 day'",
         "unused_for => '-1 day'",
+        "max_value => 'NaN'",
+        "max_importance => 'NaN'",
         "keep => 0, kinds => null",
         "keep => 0, kinds => '{gossip}'",
         "keep => 0, kinds => '{fact,null}'",
@@ -206,6 +208,21 @@ def test_an_administrator_runs_it_for_all(
     for connection in (ana, bob):
         with fails("42501", hint=None):
             connection.execute("select retention_run_all()")
+
+
+def test_what_fails_for_one_tenant_keeps_nobody_elses_memories(
+    ana: psycopg.Connection, bob: psycopg.Connection, admin: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    for connection in (ana, bob):
+        remember(connection, "Old.", 100)
+        connection.execute("select setting_set('retention_fact_days', '50')")
+    db.execute("alter table mindful.setting disable trigger checked")
+    ana.execute("insert into setting (scope, key, value) values ('user', 'retention_fact_days', '\"x\"')")
+    warnings: list[str] = []
+    admin.add_notice_handler(lambda notice: warnings.append(str(notice.message_primary)))
+    assert retained(admin, "retention_run_all")["memory", "deleted"] == 1
+    assert [contents(connection) for connection in (ana, bob)] == [["Old."], []]
+    assert [ana.info.user in warning for warning in warnings] == [True]
 
 
 def test_records_have_a_retention_of_their_own(

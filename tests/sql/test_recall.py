@@ -191,6 +191,8 @@ def test_what_is_not_valid_is_not_recalled(ana: psycopg.Connection) -> None:
     assert found(ana, asked, moved) == ["Marta lives in Oslo."]
     assert found(ana, asked, moved - timedelta(seconds=1)) == ["Marta lives in Lima."]
     assert found(ana, asked, None) == ["Marta lives in Oslo."]
+    assert found(ana, asked, "infinity") == ["Marta lives in Oslo."]
+    assert found(ana, asked, "-infinity") == ["Marta lives in Lima."]
 
 
 @pytest.mark.parametrize("hidden", [60, 150])

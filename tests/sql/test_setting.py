@@ -47,6 +47,7 @@ def test_every_change_is_kept(ana: psycopg.Connection) -> None:
         ("model_slot_wait_ms", "soon", "user", "22023"),
         ("model_slot_wait_ms", 0, "user", "22023"),
         ("model_slot_wait_ms", 10**9, "user", "22023"),
+        ("model_slot_wait_ms", 10**400, "user", "22023"),
         ("generation_log", 1, "user", "22023"),
         ("generation_log", {}, "user", "22023"),
     ],
@@ -64,11 +65,62 @@ def test_what_holds_for_all_is_an_administrators(ana: psycopg.Connection, bob: p
         ana.execute("select setting_set('model_slots', '64', 'global')")
     with fails("42501", hint=None):
         ana.execute(
-            "insert into setting (tenant, scope, key, value) values (%s, 'user', 'model_slots', '64')",
+            "insert into setting (tenant, scope, key, value) values (%s, 'user', 'chat_memories', '4')",
             (bob.info.user,),
         )
     with fails("23514", hint=None):
         ana.execute("insert into setting (scope, key, value) values ('global', 'model_slots', '64')")
+
+
+@pytest.mark.parametrize(
+    ("scope", "key", "value"),
+    [
+        ("user", "model_slots", "64"),
+        ("user", "chat_memories", "1000"),
+        ("user", "retention_fact_days", '"x"'),
+    ],
+)
+def test_an_insert_is_held_to_what_setting_set_allows(
+    ana: psycopg.Connection, scope: str, key: str, value: str
+) -> None:
+    with fails("22023"):
+        ana.execute("insert into setting (scope, key, value) values (%s, %s, %s)", (scope, key, value))
+
+
+def test_who_changed_a_setting_and_when_cannot_be_forged(
+    ana: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    ana.execute(
+        "insert into setting (scope, key, value, changed_by, changed_at) "
+        "values ('user', 'chat_memories', '1', %s, '1999-12-31')",
+        (bob.info.user,),
+    )
+    row = ana.execute("select changed_by, changed_at > now() - interval '1 minute' from setting").fetchone()
+    assert row == (ana.info.user, True)
+
+
+def test_a_session_is_named_where_a_setting_is_its_own_and_nowhere_else(
+    ana: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    session = ana.execute("select session_start()").fetchone()
+    assert session is not None
+    for connection, scope, given, sqlstate in (
+        (ana, "session", (None,), "22023"),
+        (ana, "user", session, "22023"),
+        (ana, "session", ("00000000-0000-0000-0000-000000000000",), "42704"),
+        (bob, "session", session, "42704"),
+    ):
+        with fails(sqlstate):
+            connection.execute("select setting_set('chat_memories', '5', %s, %s)", (scope, *given))
+
+
+def test_a_sessions_settings_are_forgotten_with_it(ana: psycopg.Connection) -> None:
+    session = ana.execute("select session_start()").fetchone()
+    assert session is not None
+    ana.execute("select setting_set('user_name', '\"Zebediah\"', 'session', %s)", session)
+    counts = ana.execute("select relation, action, rows from memory_forget(session_id => %s)", session)
+    assert ("setting", "deleted", 1) in counts.fetchall()
+    assert ana.execute("select count(*) from setting").fetchone() == (0,)
 
 
 def test_the_log_can_be_turned_off(ana: psycopg.Connection) -> None:

@@ -316,6 +316,8 @@ def test_ones_own_tool_goes_before_one_of_all_and_is_nobody_elses(
     assert bob.execute("select name, tenant from tool").fetchall() == [("exchange_rate", "")]
     assert bob.execute("select tool_unregister('exchange_rate')").fetchone() == (False,)
     assert bob.execute("select tool_unregister('exchange_rate', 'global')").fetchone() == (False,)
+    with fails("22023"):
+        bob.execute("select tool_unregister('exchange_rate', 'all')")
     assert bob.execute("delete from tool").rowcount == 0
     assert bob.execute("update tool set description = 'owned'").rowcount == 0
     with fails("42501", hint=None):

@@ -111,6 +111,11 @@ def test_importing_twice_adds_nothing(full: psycopg.Connection, bob: psycopg.Con
     assert canonical(export(full)) == canonical(lines)
 
 
+def test_a_key_without_a_source_is_known_again(ana: psycopg.Connection) -> None:
+    ana.execute("select memory_insert('Rex is my dog.', source_key => 'k')")
+    assert load(ana, export(ana)) == (0, 0, 1, 0, 0, 0)
+
+
 def test_what_was_lost_comes_back(full: psycopg.Connection) -> None:
     lines = export(full, "embeddings => true")
     full.execute("delete from memory where content like 'Rex%' or role = 'assistant'")
@@ -170,6 +175,7 @@ FACT: Line = {"type": "memory", "id": 1, "content": "A fact."}
         ),
         ({"type": "memory", "id": 2, "content": "x", "session_id": SESSION}, f"session {SESSION}"),
         ({"type": "memory", "id": 1, "content": "x"}, "another memory of the file"),
+        ({"type": "memory", "id": 2, "content": "x", "created_at": "infinity"}, "memory_created_at_check"),
         ({"type": "session"}, "no session_id"),
         ({"type": "session", "session_id": "1"}, "cannot be read"),
         ({"type": "link", "source_id": 1}, "no source_id or target_id"),
@@ -189,6 +195,18 @@ def test_the_broken_line_is_named_and_nothing_imported(
     assert words in str(caught.value)
     assert export(ana) == [{"type": "export", "models": None}]
     assert ana.execute("select count(*) from session").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("embedding", ["x", [1, 2], None, ["x"] * 64])
+def test_an_embedding_that_is_none_of_its_model_is_refused(
+    ana: psycopg.Connection, embedding: object
+) -> None:
+    row = ana.execute("select jsonb_object_agg(name, sha256) from model where kind = 'embedder'").fetchone()
+    assert row is not None
+    line = FACT | {"embeddings": {"scripted-embedder": embedding}}
+    with fails("22023", "Nothing was imported") as caught:
+        load(ana, [{"type": "export", "models": row[0]}, line])
+    assert "line 2 has no 64 numbers as its embedding by scripted-embedder" in str(caught.value)
 
 
 def test_another_text_in_the_same_place_is_refused(full: psycopg.Connection) -> None:

@@ -148,3 +148,18 @@ def test_a_long_text_without_spaces_is_not_counted_again_and_again() -> None:
     assert "".join(text[max(chunk.start, 0) : chunk.end] for chunk in found).startswith("xxx")
     assert found[-1].end == len(text)
     assert counted < 100 * len(text)
+
+
+@pytest.mark.parametrize(("text", "source"), [(PYTHON, "a.py"), ("# One\n\ntext\n\n# Two\n\nmore", "a.md")])
+def test_a_cancel_ends_the_search_for_headings(text: str, source: str) -> None:
+    whole = parts(text, source, 6)
+    cut = split(text, "auto", source, words, 6, 0, pending=lambda: True)
+    assert any(chunk.heading for chunk in whole)
+    assert [(chunk.content, chunk.heading) for chunk in cut] == [(chunk.content, None) for chunk in whole]
+
+
+def test_a_large_text_is_split_without_parsing_and_has_its_headings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mindful.split._PARSED", 100)
+    large = parts(PYTHON, "a.py", 12)
+    assert [chunk.content for chunk in large] == [chunk.content for chunk in parts(PYTHON, "a.txt", 12)]
+    assert {"Dog > bark", "main"} <= {chunk.heading for chunk in large}

@@ -48,7 +48,8 @@ def document_insert(
     _check_number("max_tokens", size, _SMALLEST, longest)
     shared = size // 10 if overlap is None else overlap
     _check_number("overlap", shared, 0, size // 2)
-    chunks = split(content, format, source, count, size, shared)
+    chunks = split(content, format, source, count, size, shared, db.pending)
+    db.check()
     return _write(db, source, title, metadata, chunks)
 
 

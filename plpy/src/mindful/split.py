@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import chain, islice, takewhile
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,10 @@ _GRAMMARS: dict[str, tuple[str, ...]] = {
 _LANGUAGE_OF = {ending: name for name, endings in _GRAMMARS.items() for ending in endings}
 _NAMED = re.compile(r"definition\.(class|function|interface|method|module|type)$")
 _PAGE = "\f"
+_PARSED = 1 << 20
+"""Characters of a text that the splitter may parse: it does so in one go, for some 0.3 s, and hears no cancel."""
+_PIECE = 1 << 12
+"""Bytes that a parser reads at once: a millisecond's work."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +61,25 @@ class _Section:
 
 
 def split(
-    text: str, kind: str, source: str, count: Callable[[str], int], max_tokens: int, overlap: int
+    text: str,
+    kind: str,
+    source: str,
+    count: Callable[[str], int],
+    max_tokens: int,
+    overlap: int,
+    pending: Callable[[], bool] = lambda: False,
 ) -> list[Chunk]:
     """Split a text at the highest boundaries of its structure that keep each part within max_tokens.
 
     Neighbours share at most `overlap` tokens. The kind auto is found by the ending of the source's name, as is the
-    language of code; code in a language without a grammar is split at its blank lines and lines.
+    language of code; code in a language without a grammar, and any text of more than a million characters, is split
+    at its blank lines and lines. Where pending tells of a cancel, headings may be missing: nobody waits for them.
     """
     language = _language(kind, source)
     size = _bounded(count, max_tokens)
-    parts = _splitter(language, size, max_tokens, overlap).chunk_indices(text)
-    return list(_headed(text, parts, _sections(text, language)))
+    splitter = _splitter(language if len(text) <= _PARSED else None, size, max_tokens, overlap)
+    parts = splitter.chunk_indices(text)
+    return list(_headed(text, parts, _sections(text, language, pending)))
 
 
 def _language(kind: str, source: str) -> str | None:
@@ -109,7 +121,7 @@ def _grammar(language: str) -> tuple[Any, str]:
     return getattr(module, name or "language")(), tags
 
 
-def _sections(text: str, language: str | None) -> list[_Section]:
+def _sections(text: str, language: str | None, pending: Callable[[], bool]) -> list[_Section]:
     """Find the named parts of a text, in the order of their beginnings, the outer before the inner."""
     if language is None:
         return list(_pages(text))
@@ -117,8 +129,12 @@ def _sections(text: str, language: str | None) -> list[_Section]:
 
     grammar, tags = _grammar(language)
     encoded = text.encode()
-    root = Parser(Language(grammar)).parse(encoded).root_node
-    found = _outline(root) if language == "markdown" else _definitions(root, grammar, tags)
+
+    def read(start: int, _: object) -> bytes:
+        return b"" if pending() else encoded[start : start + _PIECE]
+
+    root = Parser(Language(grammar)).parse(read).root_node
+    found = _outline(root, pending) if language == "markdown" else _definitions(root, grammar, tags, pending)
     character = _characters(encoded)
     return [
         _Section(character(start), character(end), name)
@@ -143,11 +159,11 @@ def _headings(node: Node) -> Iterator[Node]:
             yield child
 
 
-def _outline(root: Node) -> list[tuple[int, int, str]]:
+def _outline(root: Node, pending: Callable[[], bool]) -> list[tuple[int, int, str]]:
     """Find what is below each heading of Markdown: all until the next one of its level or above."""
     open_headings: list[tuple[int, int, str]] = []
     found = []
-    for heading in _headings(root):
+    for heading in takewhile(lambda _: not pending(), _headings(root)):
         level = next(int(digit) for child in heading.children for digit in re.findall(r"_h(\d)_", child.type))
         while open_headings and open_headings[-1][0] >= level:
             _, start, name = open_headings.pop()
@@ -157,13 +173,17 @@ def _outline(root: Node) -> list[tuple[int, int, str]]:
     return found + [(start, root.end_byte, name) for _, start, name in open_headings]
 
 
-def _definitions(root: Node, grammar: Any, tags: str) -> Iterator[tuple[int, int, str]]:
+def _definitions(
+    root: Node, grammar: Any, tags: str, pending: Callable[[], bool]
+) -> Iterator[tuple[int, int, str]]:
     """Find the definitions of code by its grammar's own query for them."""
     from tree_sitter import Language, Query, QueryCursor
 
     if not tags:
         return
-    for _, captures in QueryCursor(Query(Language(grammar), tags)).matches(root):
+    cursor = QueryCursor(Query(Language(grammar), tags))
+    children = takewhile(lambda _: not pending(), root.children)
+    for _, captures in chain.from_iterable(map(cursor.matches, children)):
         node = next((nodes[0] for kind, nodes in captures.items() if _NAMED.match(kind)), None)
         if node is None or "name" not in captures:
             continue

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO, Any
 from uuid import UUID
 
@@ -65,13 +68,18 @@ def import_(client: Client, file: IO[bytes]) -> None:
     """Remember what FILE holds: lines of `mindful export`, or conversations of other programs.
 
     Those are lists of messages with role and content, ChatGPT's conversations.json, and ShareGPT's form. All or
-    nothing is imported; what is there already is kept, so a file may be imported again.
+    nothing is imported; what is there already is kept, so a file may be imported again. - is standard input.
     """
     call = memory_import("pg_temp.mindful_import")
     try:
-        with translated(), client._connection() as connection, connection.transaction():
+        with (
+            translated(),
+            _seekable(file) as whole,
+            client._connection() as connection,
+            connection.transaction(),
+        ):
             connection.execute("create temp table mindful_import (line jsonb) on commit drop")
-            _copy(connection, file)
+            _copy(connection, whole)
             change = call.read(connection.execute(call.query, call.parameters).fetchall())
     except UnreadableError as error:
         raise InvalidInputError(f"{file.name} {error}", hint="Nothing was imported.") from error
@@ -79,6 +87,18 @@ def import_(client: Client, file: IO[bytes]) -> None:
         f"{change.memories} memories, {change.sessions} sessions, {change.links} links, {change.evidence} quotes and "
         f"{change.accesses} accesses were imported; {change.kept} memories were here already."
     )
+
+
+@contextmanager
+def _seekable(file: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Give a file that can be read again: what comes through a pipe is kept."""
+    if file.seekable():
+        yield file
+        return
+    with tempfile.TemporaryFile() as kept:
+        shutil.copyfileobj(file, kept)
+        kept.seek(0)
+        yield kept
 
 
 def _copy(connection: Any, file: IO[bytes]) -> None:
@@ -90,6 +110,7 @@ def _copy(connection: Any, file: IO[bytes]) -> None:
     ):
         at = 0
         for line in read_lines(file):
-            copy.write_row((json.dumps(line, ensure_ascii=False),))
+            text = json.dumps(line, ensure_ascii=False)
+            copy.write_row((text.encode(errors="replace").decode(),))  # lone surrogates are no UTF-8
             shown.update(file.tell() - at)
             at = file.tell()

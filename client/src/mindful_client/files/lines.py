@@ -23,6 +23,8 @@ _NAMESPACE = UUID("6f1d2c1e-6d3b-4f0e-9a55-0f6f4c9a2f3b")
 """Of the ids of conversations, so that one that comes again is known."""
 _LONGEST = 1 << 18
 """Bytes of a message."""
+_MILLISECONDS = 1e11
+"""From here on a time is told in milliseconds: in seconds it would be after the year 5138."""
 Json = Mapping[str, Any]
 
 
@@ -141,7 +143,7 @@ def _branch(conversation: Json) -> list[Json]:
     nodes, found = conversation["mapping"], list[Json]()
     key: Any = conversation.get("current_node") or next(reversed(nodes), None)
     seen = set[Any]()
-    while key in nodes and key not in seen:
+    while isinstance(key, str) and isinstance(nodes.get(key), Mapping) and key not in seen:
         seen.add(key)
         if isinstance(nodes[key].get("message"), Mapping):
             found.append(nodes[key]["message"])
@@ -171,5 +173,9 @@ def _content(message: Json) -> str:
 
 def _time(value: Any) -> str | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return datetime.fromtimestamp(value, UTC).isoformat()
+        seconds = value / 1000 if abs(value) >= _MILLISECONDS else value
+        try:
+            return datetime.fromtimestamp(seconds, UTC).isoformat()
+        except (ValueError, OverflowError, OSError) as error:
+            raise UnreadableError(f"has a time that cannot be: {value}") from error
     return value if isinstance(value, str) else None
