@@ -88,7 +88,13 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
         'Whether llm_chat ends a flagged reply with a sentence that says how sure it is; the stored message is without.');
 
 create function _recall_coverage(query text, memory_ids bigint[])
-returns table (coverage double precision, best double precision, mean double precision)
+returns table (
+    coverage double precision,
+    best double precision,
+    mean double precision,
+    length double precision,
+    asking double precision
+)
 language sql stable parallel safe security invoker rows 1
 begin atomic
     with term as (
@@ -99,17 +105,24 @@ begin atomic
         from mindful._memory_total() total, mindful._terms(query) q
     ),
     held as (
-        select p.id, t.lexeme, t.idf
+        select p.id, p.length, t.lexeme, t.idf
         from term t
         join mindful.memory_term p on p.tenant = (select mindful._tenant()) and p.lexeme = t.lexeme and p.id = any (memory_ids)
     )
     select coalesce((select pg_catalog.sum(d.idf) from (select distinct h.lexeme, h.idf from held h) d) / s.total, 0),
-        coalesce(m.best / s.total, 0), coalesce(m.total / s.total / nullif(pg_catalog.cardinality(memory_ids), 0), 0)
+        coalesce(m.best / s.total, 0), coalesce(m.total / s.total / nullif(pg_catalog.cardinality(memory_ids), 0), 0),
+        coalesce(pg_catalog.ln(1 + m.length), 0), coalesce((
+            select pg_catalog.avg(
+                (pg_catalog.right(pg_catalog.rtrim(a.content, E' \t\n\r"'')'), 1) = any (array['?', '？']))::integer)
+            from mindful.memory a
+            where a.tenant = (select mindful._tenant()) and a.id = any (memory_ids)
+        )::double precision, 0)
     from (select pg_catalog.sum(t.idf) as total from term t) s,
         (
-            select pg_catalog.max(one.idf) as best, pg_catalog.sum(one.idf) as total
-            from (select pg_catalog.sum(h.idf) as idf from held h group by h.id) one
+            select pg_catalog.max(one.idf) as best, pg_catalog.sum(one.idf) as total,
+                (pg_catalog.array_agg(one.length order by one.idf desc, one.length desc))[1] as length
+            from (select pg_catalog.sum(h.idf) as idf, pg_catalog.max(h.length) as length from held h group by h.id) one
         ) m;
 end;
 comment on function _recall_coverage(text, bigint[]) is
-'Share of a query''s lexemes that memories hold: together, the best of them, and one of them in the mean, lexemes weighted by their rarity ln(1 + memories / (1 + holders)): of what recall alone can say it tells best whether the evidence was found.';
+'Share of a query''s lexemes that memories hold: together, the best of them, and one of them in the mean, lexemes weighted by their rarity ln(1 + memories / (1 + holders)): of what recall alone can say it tells best whether the evidence was found. Besides the length of the best, ln(1 + lexemes), as a longer text holds an answer more often (Singhal, Buckley and Mitra 1996), and which share of them ends with a question mark: those ask, and tell nothing.';

@@ -193,30 +193,26 @@ class Bench:
         }
 
     def _signals(self, question: str, found: Sequence[Any]) -> Row:
-        coverage = self._coverage(question, [row[0] for row in found[:_FOUND]])
+        covered = self._covered(question, [row[0] for row in found[:_FOUND]])
         scores, similarities, bm25 = ([row[at] for row in found[:_COMPARED]] for at in (1, 2, 3))
-        return signal.recalled(scores, similarities, bm25, *coverage)
+        return signal.recalled(scores, similarities, bm25, covered)
 
     def _near_signals(self, question: str, near: Sequence[Any], found: Sequence[Any]) -> Row:
         ids = [row[0] for row in near]
         words = {row[0]: row[4] or 0.0 for row in found}
-        coverage, best, mean = self._coverage(question, ids[:_FOUND])
-        return {
-            "coverage": coverage,
-            "coverage_best": best,
-            "coverage_mean": mean,
-            "coverage_first": self._coverage(question, ids[:1])[0],
-            "coverage_ten": self._coverage(question, ids)[0],
+        return self._covered(question, ids[:_FOUND]) | {
+            "coverage_first": self._covered(question, ids[:1])["coverage"],
+            "coverage_ten": self._covered(question, ids)["coverage"],
             "similarity_top": near[0][1],
             "similarity_margin": near[0][1] - near[1][1],
             "similarity_gap": near[0][1] - near[-1][1],
             "words": max(words.get(at, 0.0) for at in ids[:_FOUND]) / max(*words.values(), 1e-9),
         }
 
-    def _coverage(self, question: str, ids: Sequence[int]) -> tuple[float, float, float]:
-        row = self.db.execute("select * from _recall_coverage(%s, %s)", (question, list(ids))).fetchone()
-        assert row is not None
-        return row[0], row[1], row[2]
+    def _covered(self, question: str, ids: Sequence[int]) -> Row:
+        query = "select to_jsonb(c) from _recall_coverage(%s, %s) c"
+        found: Row = self.one(query, question, list(ids))
+        return found
 
     def one(self, query: str, *arguments: object) -> Any:
         """Return a query's one value."""

@@ -239,6 +239,9 @@ def test_what_recall_says_is_among_the_signals(ana: psycopg.Connection) -> None:
     # Marta is held by one memory and "fly" by none, which makes it the rarer: ln(1 + 2 / 2) against ln(1 + 2 / 1).
     assert signals["coverage"] == pytest.approx(0.6931 / (0.6931 + 1.0986), abs=1e-3)
     assert signals["coverage_best"] == signals["coverage"]
+    # The one that holds "Marta" has four lexemes; neither asks.
+    assert signals["best_length"] == pytest.approx(1.6094, abs=1e-3)
+    assert signals["asking"] == 0
     assert signals["similarity_top"] > 0
     assert signals["bm25_top"] > 0
 

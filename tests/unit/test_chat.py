@@ -98,7 +98,7 @@ def database(
             "insert into mindful.generation": [{"id": 1}],
             "confidence_tier": [{one.name: json.dumps(one.default) for one in fields(Settings)}],
             "_lesson": [],
-            "_recall_coverage": [{"coverage": 0.5, "best": 0.5, "mean": 0.5}],
+            "_recall_coverage": [{"coverage": 0.5, "best": 0.5, "mean": 0.5, "length": 2.0, "asking": 0.0}],
             "_calibrator_find": [],
             "_label_count": [{"labels": 0, "correct": 0}],
             "insert into mindful.decision": [{"id": 1}],

@@ -58,18 +58,23 @@ def test_an_answer_is_supported_where_the_question_is_spoken_of() -> None:
     assert signal.grounding("", question, notes)["support"] == 0.0
 
 
+COVERED = {"coverage": 0.75, "best": 0.5, "mean": 0.25, "length": 2.5, "asking": 0.5}
+
+
 def test_how_memories_stand_out() -> None:
-    assert signal.recalled([0.9, 0.5, 0.4], [0.8, None, 0.3], [3.0, 2.0, None], 0.75, 0.5, 0.25) == {
+    assert signal.recalled([0.9, 0.5, 0.4], [0.8, None, 0.3], [3.0, 2.0, None], COVERED) == {
         "coverage": 0.75,
         "coverage_best": 0.5,
         "coverage_mean": 0.25,
+        "best_length": 2.5,
+        "asking": 0.5,
         "score_gap": pytest.approx(0.5),
         "similarity_top": 0.8,
         "similarity_gap": pytest.approx(0.5),
         "bm25_top": 3.0,
         "bm25_gap": 3.0,
     }
-    assert signal.recalled([], [], [], 0.1, 0.1, 0.1)["bm25_gap"] == 0.0
+    assert signal.recalled([], [], [], COVERED)["bm25_gap"] == 0.0
 
 
 def test_dear_signals_come_before_the_lesser_free_ones_and_only_in_their_tier() -> None:

@@ -55,7 +55,7 @@ def decide_answer(
         signals |= grounding(answer, context.question, context.notes)
     if context.memory_ids:
         covered = db.one(
-            "select coverage, best, mean from mindful._recall_coverage($1, $2)",
+            "select * from mindful._recall_coverage($1, $2)",
             ("text", "bigint[]"),
             (context.question, context.memory_ids),
         )
@@ -63,9 +63,7 @@ def decide_answer(
             [row["score"] for row in context.considered],
             [row["similarity"] for row in context.considered],
             [row["bm25"] for row in context.considered],
-            covered["coverage"],
-            covered["best"],
-            covered["mean"],
+            covered,
         )
     signals |= learned(context.lessons, answer)
     decision = decide(db, model or call.spec.name, bool(context.notes), signals, budget=budget)

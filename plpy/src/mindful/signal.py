@@ -47,6 +47,8 @@ RECALLED = (
     "coverage_best",
     "score_gap",
     "coverage_mean",
+    "best_length",
+    "asking",
     "bm25_top",
     "coverage",
     "bm25_gap",
@@ -115,16 +117,21 @@ def recalled(
     scores: Sequence[float],
     similarities: Sequence[float | None],
     bm25: Sequence[float | None],
-    coverage: float,
-    best: float,
-    mean: float,
+    covered: Mapping[str, float],
 ) -> Signals:
-    """How the best memories stand out from the others, and how much of the query they cover: all, the best, the mean.
+    """How the best memories stand out from the others, and how they cover the query; see _recall_coverage.
 
     Absolute similarities do not transfer between embedders and hardly tell whether evidence was found; gaps do better,
     and the share of the query's words that was found, weighted by rarity, does best.
     """
-    found = {"coverage": coverage, "coverage_best": best, "coverage_mean": mean, "score_gap": _gap(scores)}
+    found = {
+        "coverage": covered["coverage"],
+        "coverage_best": covered["best"],
+        "coverage_mean": covered["mean"],
+        "best_length": covered["length"],
+        "asking": covered["asking"],
+        "score_gap": _gap(scores),
+    }
     near = [value for value in similarities if value is not None]
     shared = [value or 0.0 for value in bm25]
     return found | {
