@@ -65,11 +65,11 @@ comment on column memory.source_key is 'Which part of the source this is: a chun
 
 drop trigger embed_inserted on memory;
 drop trigger embed_updated on memory;
+update memory set created_at = now() where not isfinite(created_at);
+alter table memory add constraint memory_created_at_check check (isfinite(created_at));
 drop trigger index_updated on memory;
 create trigger index_updated after update on memory referencing old table as old_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
-update memory set created_at = now() where not isfinite(created_at);
-alter table memory add constraint memory_created_at_check check (isfinite(created_at));
 
 -- include sql/40_memory.sql _statistics_of_sample
 -- include sql/40_memory.sql _memory_changed
