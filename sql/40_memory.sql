@@ -183,15 +183,29 @@ return memory_embed()
 $python$;
 comment on function _memory_embed() is 'Embeds the new and changed rows of a statement in one batch.';
 
+create function _memory_changed(tenant text, id bigint, content text) returns table (content text)
+language sql stable parallel safe security invoker rows 1
+begin atomic
+    select m.content from mindful.memory m
+    where m.tenant = _memory_changed.tenant and m.id = _memory_changed.id and m.content <> _memory_changed.content
+    offset 0;
+end;
+comment on function _memory_changed(text, bigint, text) is 'A memory''s content, if it was another.';
+
 create function _memory_index() returns trigger
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
 as $$
 begin
+    -- Each posting is looked up by its whole key, and each row by its own: a plan that is kept from a small statement else
+    -- compares all rows of a large one with one another, or reads all postings of the tenant for each.
     if tg_op = 'DELETE' then
         delete from mindful.memory_term t
-        using old_rows o, mindful._terms(o.content) d
-        where t.tenant = o.tenant and t.id = o.id and t.lexeme = d.lexeme;
+        using (select o.tenant, d.lexeme, o.id from old_rows o, mindful._terms(o.content) d offset 0) gone
+        where t.tenant = gone.tenant and t.lexeme = gone.lexeme and t.id = gone.id;
         perform mindful._memory_count_add(o.tenant, -count(*), -sum(mindful._length(o.content)))
         from old_rows o group by o.tenant;
     elsif tg_op = 'INSERT' then
@@ -202,19 +216,18 @@ begin
         from new_rows n group by n.tenant;
     else
         delete from mindful.memory_term t
-        using old_rows o
-        join new_rows n on n.tenant = o.tenant and n.id = o.id and n.content <> o.content,
-            mindful._terms(o.content) d
-        where t.tenant = o.tenant and t.id = o.id and t.lexeme = d.lexeme;
+        using (
+            select o.tenant, d.lexeme, o.id
+            from old_rows o, mindful._memory_changed(o.tenant, o.id, o.content), mindful._terms(o.content) d
+            offset 0
+        ) gone
+        where t.tenant = gone.tenant and t.lexeme = gone.lexeme and t.id = gone.id;
         insert into mindful.memory_term (tenant, lexeme, id, frequency, length)
-        select n.tenant, d.lexeme, n.id, d.frequency, d.length
-        from new_rows n
-        join old_rows o on o.tenant = n.tenant and o.id = n.id and o.content <> n.content,
-            mindful._terms(n.content) d;
-        perform mindful._memory_count_add(n.tenant, 0, sum(mindful._length(n.content) - mindful._length(o.content)))
-        from new_rows n
-        join old_rows o on o.tenant = n.tenant and o.id = n.id and o.content <> n.content
-        group by n.tenant;
+        select o.tenant, d.lexeme, o.id, d.frequency, d.length
+        from old_rows o, mindful._memory_changed(o.tenant, o.id, o.content) n, mindful._terms(n.content) d;
+        perform mindful._memory_count_add(o.tenant, 0, sum(mindful._length(n.content) - mindful._length(o.content)))
+        from old_rows o, mindful._memory_changed(o.tenant, o.id, o.content) n
+        group by o.tenant;
     end if;
     return null;
 end
@@ -255,7 +268,7 @@ comment on function _memory_count_add(text, bigint, numeric) is 'Adds to a tenan
 -- pg_dump's scripts turn row_security off: restored rows come with their terms.
 create trigger index_inserted after insert on memory referencing new table as new_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
-create trigger index_updated after update on memory referencing old table as old_rows new table as new_rows
+create trigger index_updated after update on memory referencing old table as old_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
 create trigger index_deleted after delete on memory referencing old table as old_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();

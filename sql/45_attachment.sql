@@ -24,13 +24,40 @@ begin atomic
 end;
 comment on function _relation_name(oid) is 'A relation''s name, always with its schema.';
 
+create function _attachment_delete(source text, keys text[]) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+begin
+    if keys is null then
+        delete from mindful.memory m
+        where m.tenant = (select mindful._tenant()) and m.source = _attachment_delete.source;
+    elsif keys <> '{}' then
+        delete from mindful.memory m
+        where m.tenant = (select mindful._tenant()) and m.id in (
+            select gone.id
+            from unnest(keys) k (key)
+            cross join lateral (
+                select s.id from mindful.memory s
+                where s.tenant = (select mindful._tenant()) and s.source = _attachment_delete.source and s.source_key = k.key
+                offset 0
+            ) gone
+        );
+    end if;
+end
+$$;
+comment on function _attachment_delete(text, text[]) is 'Forgets the memories of deleted rows, or of all (NULL).';
+
 create function _attachment_write(source text, keys text[], contents text[]) returns void
 language sql volatile parallel unsafe security invoker
 begin atomic
-    delete from mindful.memory m
-    using rows from (pg_catalog.unnest(keys), pg_catalog.unnest(contents)) w (key, content)
-    where m.tenant = (select mindful._tenant()) and m.source = _attachment_write.source and m.source_key = w.key
-        and pg_catalog.btrim(coalesce(w.content, ''), E' \t\n\r') = '';
+    select mindful._attachment_delete(_attachment_write.source, array(
+        select w.key
+        from rows from (pg_catalog.unnest(keys), pg_catalog.unnest(contents)) w (key, content)
+        where pg_catalog.btrim(coalesce(w.content, ''), E' \t\n\r') = ''
+    ));
     insert into mindful.memory as m (kind, content, source, source_key)
     select 'document', w.content, _attachment_write.source, w.key
     from rows from (pg_catalog.unnest(keys), pg_catalog.unnest(contents)) w (key, content)
@@ -40,15 +67,6 @@ begin atomic
 end;
 comment on function _attachment_write(text, text[], text[]) is
 'Makes memories of rows, by primary key: new texts are added, changed ones replaced, rows without a text forgotten.';
-
-create function _attachment_delete(source text, keys text[]) returns void
-language sql volatile parallel unsafe security invoker
-begin atomic
-    delete from mindful.memory m
-    where m.tenant = (select mindful._tenant()) and m.source = _attachment_delete.source
-        and (keys is null or m.source_key = any (keys));
-end;
-comment on function _attachment_delete(text, text[]) is 'Forgets the memories of deleted rows, or of all (NULL).';
 
 create function memory_attach(relation regclass, content text, mode text default 'sync') returns bigint
 language plpgsql volatile parallel unsafe security invoker

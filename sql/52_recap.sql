@@ -113,15 +113,14 @@ begin
         from old_rows o where o.turn > 0 group by o.tenant, o.session_id;
     else
         perform mindful._recap_delete(o.tenant, o.session_id, array_agg(o.turn))
-        from old_rows o
-        join new_rows n on n.tenant = o.tenant and n.id = o.id and n.content <> o.content
+        from old_rows o, mindful._memory_changed(o.tenant, o.id, o.content)
         where o.turn > 0 group by o.tenant, o.session_id;
     end if;
     return null;
 end
 $$;
 comment on function _recap_forget() is 'Deletes the summaries of turns that were changed or deleted; they are made again from what is left.';
-create trigger recap_updated after update on memory referencing old table as old_rows new table as new_rows
+create trigger recap_updated after update on memory referencing old table as old_rows
     for each statement execute function _recap_forget();
 create trigger recap_deleted after delete on memory referencing old table as old_rows
     for each statement execute function _recap_forget();

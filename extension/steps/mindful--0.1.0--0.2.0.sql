@@ -67,8 +67,13 @@ drop trigger embed_inserted on memory;
 drop trigger embed_updated on memory;
 update memory set created_at = now() where not isfinite(created_at);
 alter table memory add constraint memory_created_at_check check (isfinite(created_at));
+drop trigger index_updated on memory;
+create trigger index_updated after update on memory referencing old table as old_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
 
 -- include sql/40_memory.sql _statistics_of_sample
+-- include sql/40_memory.sql _memory_changed
+-- include sql/40_memory.sql _memory_index
 -- include sql/40_memory.sql _embedding_table_create
 analyze session, memory, memory_term;
 
@@ -93,6 +98,8 @@ drop function _memory_nearest(text, integer, text[]);
 alter table attachment drop constraint attachment_mode_check;
 alter table attachment add constraint attachment_mode_check check (mode in ('sync', 'async'));
 comment on column attachment.mode is 'Whether rows are embedded within the statement that writes them (sync) or later, by a worker (async).';
+-- include sql/45_attachment.sql _attachment_delete
+-- include sql/45_attachment.sql _attachment_write
 -- include sql/45_attachment.sql memory_attach
 
 -- include sql/46_job.sql

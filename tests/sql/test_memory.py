@@ -164,6 +164,33 @@ def test_a_load_into_an_empty_database_reads_no_more_row_by_row(
     assert row[0] < 10 * 5000
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["update memory set content = content || ' again'", "delete from memory"],
+    ids=["update", "delete"],
+)
+def test_a_change_of_many_reads_no_more_row_by_row(
+    db: psycopg.Connection, ana: psycopg.Connection, change: str
+) -> None:
+    """Plans that were kept from one row read all postings of the tenant for each of many."""
+    db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
+    blocks = """select sum(idx_blks_hit + idx_blks_read) from pg_statio_user_indexes
+        where relname in ('memory', 'memory_term')"""
+    (first,) = remember(ana, ["note"])
+    ana.execute("update memory set content = 'changed' where id = %s", (first,))
+    ana.execute("delete from memory where id = %s", (first,))
+    ids = [made for _ in range(16) for made in remember(ana, [f"note {number}" for number in range(500)])]
+    counted = []
+    for wanted in ([], ids[::16]):
+        ana.execute(f"{change} where id = any (%s)", (wanted,))
+        ana.execute("select pg_stat_force_next_flush()")
+        ana.execute("select")  # whose end is the flush
+        row = db.execute(blocks).fetchone()
+        assert row is not None
+        counted.append(row[0])
+    assert 1000 < counted[1] - counted[0] < 40 * 500
+
+
 def test_writers_do_not_wait_for_each_other(ana: psycopg.Connection, connect: Connect) -> None:
     with ana.transaction():
         remember(ana, FACTS)
