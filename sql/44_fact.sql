@@ -21,7 +21,7 @@ create table memory_evidence (
     check (id <> source_id)
 );
 create index on memory_evidence (tenant, source_id);
-comment on table memory_evidence is 'What a memory rests on: the memories it was drawn from, and the words that say so.';
+comment on table memory_evidence is 'What a memory rests on: the memories it was drawn from, and the words that say so, for as long as they do.';
 
 alter table memory_access enable row level security, force row level security;
 create policy own on memory_access using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
@@ -29,6 +29,33 @@ select pg_catalog.pg_extension_config_dump('mindful.memory_access', '');
 alter table memory_evidence enable row level security, force row level security;
 create policy own on memory_evidence using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
 select pg_catalog.pg_extension_config_dump('mindful.memory_evidence', '');
+
+create function _evidence_outdated() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+as $$
+begin
+    -- What a lost quote changes ends up here again.
+    if exists (select from old_rows o, mindful._memory_changed(o.tenant, o.id, o.content)) then
+        delete from mindful.memory_evidence e
+        using (
+            select o.tenant, o.id, mindful._squeeze(n.content) as content
+            from old_rows o, mindful._memory_changed(o.tenant, o.id, o.content) n
+            offset 0
+        ) source
+        where e.tenant = source.tenant and e.source_id = source.id
+            and strpos(source.content, mindful._squeeze(e.quote)) = 0;
+    end if;
+    return null;
+end
+$$;
+comment on function _evidence_outdated() is
+'Takes back quotes that their sources no longer hold, as the rows of an attached table and the parts of a document change.';
+create trigger evidence_outdated after update on memory referencing old table as old_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _evidence_outdated();
 
 create function _memory_argument(name text, id bigint) returns bigint
 language sql stable parallel safe security invoker

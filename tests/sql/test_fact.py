@@ -144,6 +144,19 @@ def test_a_quote_that_nobody_said_is_refused(
     assert evidence(ana, fact) == []
 
 
+def test_a_quote_goes_when_its_source_no_longer_holds_it(ana: psycopg.Connection) -> None:
+    parts = "select document_insert_parts('team', %s)"
+    ana.execute(parts, (Jsonb([{"key": "a", "content": "Lena works for Initech.  She likes tea."}]),))
+    source = one(ana, "select id from memory")
+    fact = remember(
+        ana,
+        "Lena works at Initech.",
+        evidence=[{"source_id": source, "quote": quote} for quote in ("works for Initech", "She likes tea")],
+    )
+    ana.execute(parts, (Jsonb([{"key": "a", "content": "Lena works for Umbrella. She  likes tea."}]),))
+    assert evidence(ana, fact) == [(source, "She likes tea")]
+
+
 def test_an_update_supersedes(ana: psycopg.Connection) -> None:
     source = say(ana, "I moved to Oslo.")
     old = remember(
