@@ -13,8 +13,7 @@ comment on table setting_definition is 'What can be set: type, range, where, and
 comment on column setting_definition.high is 'The largest number, or the number of characters of a text at most.';
 comment on column setting_definition.choices is 'The texts that it can be; NULL: any.';
 comment on column setting_definition.prompt is 'What the model is told of a value (%s). Only such settings are changed by the assistant, when a message asks for it.';
-alter table setting_definition enable row level security;
-alter table setting_definition force row level security;
+alter table setting_definition enable row level security, force row level security;
 create policy read on setting_definition for select using (true);
 
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
@@ -42,8 +41,7 @@ create table setting (
 create index on setting (tenant, key, scope, session_id, id);
 comment on table setting is 'Every change of a setting; the newest of its scope is in force. Value null takes the scope''s setting back.';
 comment on column setting.tenant is 'Whose setting it is; empty for those of scope global.';
-alter table setting enable row level security;
-alter table setting force row level security;
+alter table setting enable row level security, force row level security;
 create policy own on setting using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
 create policy read_global on setting for select using (tenant = '');
 create policy write_global on setting for insert to mindful_admin with check (tenant = '');

@@ -30,8 +30,7 @@ comment on column model.sha256 is 'Hash of the file, or of the folder''s weights
 comment on column model.dims is 'Length of an embedder''s vectors.';
 comment on column model.granted_to is 'Roles whose members see and use the model.';
 
-alter table model enable row level security;
-alter table model force row level security;
+alter table model enable row level security, force row level security;
 create policy use on model for select using (
     exists (
         select from pg_catalog.unnest(granted_to || '{mindful_admin}'::text[]) r (name)

@@ -33,8 +33,7 @@ comment on column generation.confidence is 'exp of the mean log-probability of t
 comment on column generation.signals is 'Log-probabilities (nats), entropies (nats) and margins of the tokens, summed up; see llm_generate_detail.';
 comment on column generation.token_logprobs is 'Log-probability (nats) of each sampled token, the end token included, at temperature 1.';
 
-alter table generation enable row level security;
-alter table generation force row level security;
+alter table generation enable row level security, force row level security;
 create policy own on generation using (tenant = (select mindful._tenant()))
     with check (tenant = (select mindful._tenant()) and role = current_user);
 select pg_catalog.pg_extension_config_dump('mindful.generation', '');

@@ -106,18 +106,14 @@ insert into memory_term (tenant, lexeme, id, frequency, length)
 select m.tenant, d.lexeme, m.id, 1, 8 from memory m, pg_catalog.unnest(pg_catalog.to_tsvector('simple', m.content)) d;
 select _statistics_of_sample('session', 'memory', 'memory_term');
 
-do $do$
-declare
-    relation text;
-begin
-    foreach relation in array array['session', 'memory', 'memory_term', 'memory_count'] loop
-        execute pg_catalog.format('alter table mindful.%I enable row level security', relation);
-        execute pg_catalog.format('alter table mindful.%I force row level security', relation);
-        execute pg_catalog.format($$create policy own on mindful.%I using (tenant = (select mindful._tenant()))
-            with check (tenant = (select mindful._tenant()))$$, relation);
-    end loop;
-end
-$do$;
+alter table session enable row level security, force row level security;
+create policy own on session using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+alter table memory enable row level security, force row level security;
+create policy own on memory using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+alter table memory_term enable row level security, force row level security;
+create policy own on memory_term using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+alter table memory_count enable row level security, force row level security;
+create policy own on memory_count using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
 select pg_catalog.pg_extension_config_dump('mindful.session', '');
 select pg_catalog.pg_extension_config_dump('mindful.memory', '');
 select pg_catalog.pg_extension_config_dump('mindful.memory_id_seq', '');

@@ -38,9 +38,9 @@ create function _recall_dense(embedding vector, embedder text, candidates intege
 returns table (id bigint, similarity double precision)
 language plpgsql stable parallel restricted security invoker rows 70
 set search_path = pg_catalog, mindful, pg_temp
-set hnsw.iterative_scan = 'strict_order'
+set hnsw.iterative_scan = 'relaxed_order'
 set enable_seqscan = off
-set hnsw.ef_search = 64
+set hnsw.ef_search = 100
 set hnsw.max_scan_tuples = 200000
 set jit = off
 as $$
@@ -64,7 +64,7 @@ begin
 end
 $$;
 comment on function _recall_dense(vector, text, integer, recall_filter) is
-'The memories whose embeddings are nearest to the query''s, by cosine similarity: exactly, or by the tenant''s HNSW index where it has one.';
+'The memories whose embeddings are nearest to the query''s, by cosine similarity: exactly, or by the tenant''s HNSW index where it has one, which gives them nearly in order.';
 
 create function _recall_terms(query text)
 returns table (lexeme text, holders bigint, idf double precision, mean_length double precision)

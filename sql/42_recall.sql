@@ -2,13 +2,13 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
     ('recall_weight_bm25', 'number', 0, 1, '{global,user}', '0',
         'Weight of a memory''s own words in memory_recall.'),
     ('recall_weight_bm25_context', 'number', 0, 1, '{global,user}', '0.65',
-        'Weight of a memory''s words together with those of the turns before and after it.'),
+        'Weight of a memory''s words together with those of the two turns before and after it.'),
     ('recall_weight_similarity', 'number', 0, 1, '{global,user}', '0.35',
         'Weight of a memory''s own meaning.'),
-    ('recall_weight_similarity_context', 'number', 0, 1, '{global,user}', '0.1',
-        'Weight of the meaning of the turns before and after a memory.'),
+    ('recall_weight_similarity_context', 'number', 0, 1, '{global,user}', '0.3',
+        'Weight of the meaning of the two turns before and after a memory.'),
     ('recall_neighbour_share', 'number', 0, 1, '{global,user}', '0.5',
-        'How much a word in the turn before or after counts beside one in the turn itself.'),
+        'How much the turn before or after a memory counts beside it, and each further one beside the one nearer.'),
     ('recall_boost_recency', 'number', 0, 0.1, '{global,user}', '0.04',
         'By which share the score of a memory made just now is raised.'),
     ('recall_boost_importance', 'number', 0, 0.1, '{global,user}', '0.04',
@@ -93,18 +93,19 @@ begin
     ),
     -- A place is a turn of a session, or outside of sessions a memory by itself.
     near as materialized (
-        select c.id, m.session_id, coalesce(m.turn, m.id) + s.step as place, s.step <> 0 as beside
+        select c.id, m.session_id, coalesce(m.turn, m.id) + s.step as place, s.step <> 0 as beside,
+            power(neighbour_share, abs(s.step)) as share
         from (select d.id from dense d union select l.id from posting l) c
         cross join lateral (
             select m.id, m.session_id, m.turn from mindful.memory m
             where m.tenant = (select mindful._tenant()) and m.id = c.id
             offset 0
         ) m
-        join (values (0), (-1), (1)) s (step) on s.step = 0 or m.turn is not null
+        join (values (0), (-1), (1), (-2), (2)) s (step) on s.step = 0 or m.turn is not null
     ),
     term as (
         select n.session_id, n.place, p.idf, sum(case when n.beside then 0 else p.frequency end) as own,
-            sum(case when n.beside then neighbour_share else 1 end * p.frequency) as context
+            sum(n.share * p.frequency) as context
         from posting p join near n using (id)
         group by n.session_id, n.place, p.term, p.idf
     ),
@@ -115,7 +116,7 @@ begin
         from term t
         union all
         select n.session_id, n.place, 0, 0, case when not n.beside then d.similarity end,
-            case when n.beside then 0 else d.share end, case when n.beside then d.share else 0 end
+            case when n.beside then 0 else d.share end, case when n.beside then n.share * d.share else 0 end
         from dense d join near n using (id)
     ),
     total as (
@@ -149,7 +150,7 @@ begin
 end
 $$;
 comment on function _recall_scores(text, vector, text, integer, integer, recall_filter, boolean, jsonb) is
-'The memories with the best weighted sums of what the arms found, boosts not counted. bm25_context is BM25 of a turn and those before and after it as fields of one text (BM25F), whose words count by recall_neighbour_share. Similarities are scaled to [0, 1] over the candidates, or to less where they are all within 0.1; similarity_context is the sum of those of the turns before and after. Candidates alone are seen, so a neighbour that no arm found adds nothing. The arms find only what passes the filter if narrow, else what they found is filtered.';
+'The memories with the best weighted sums of what the arms found, boosts not counted. bm25_context is BM25 of a turn and the two before and after it as fields of one text (BM25F), whose words count by recall_neighbour_share to the power of their distance. Similarities are scaled to [0, 1] over the candidates, or to less where they are all within 0.1; similarity_context is the sum of those of the turns before and after, weighted likewise. Candidates alone are seen, so a neighbour that no arm found adds nothing. The arms find only what passes the filter if narrow, else what they found is filtered.';
 
 create function _recall_ranked(
     query text,
@@ -233,8 +234,8 @@ comment on type recalled_memory is 'A memory that matches a query, with every co
 comment on column recalled_memory.score is 'The weighted sum of the arms, each scaled to at most 1, raised or lowered by at most a tenth; the weights and boosts are settings.';
 comment on column recalled_memory.similarity is 'Cosine similarity of the embeddings; NULL where it was not among the nearest.';
 comment on column recalled_memory.bm25 is 'Okapi BM25 of the memory''s own words; NULL where none of the query''s was found in it.';
-comment on column recalled_memory.bm25_context is 'BM25 of the words of a turn and those beside it; NULL where none of the query''s was found in them.';
-comment on column recalled_memory.similarity_context is 'The scaled similarities of the turns before and after, added.';
+comment on column recalled_memory.bm25_context is 'BM25 of the words of a turn and of the two before and after it, which count less the farther they are; NULL where none of the query''s was found in them.';
+comment on column recalled_memory.similarity_context is 'The scaled similarities of the two turns before and after, added; they count less the farther they are.';
 comment on column recalled_memory.recency is 'From 1, just made, halved every recall_half_life_days.';
 comment on column recalled_memory.access is 'n / (n + 5) of a memory that was used n times.';
 comment on column recalled_memory.rerank is 'The reranker''s score; NULL where it did not run, or not in time.';

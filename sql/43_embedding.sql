@@ -107,7 +107,7 @@ end
 $$;
 comment on function _embedding_missing(text) is 'How many memories all tenants have, and how many of them an embedder has not embedded as they are.';
 
-create function _embedding_count() returns table (
+create type embedding_count as (
     tenant text,
     model text,
     embedded bigint,
@@ -116,11 +116,13 @@ create function _embedding_count() returns table (
     queued bigint,
     failed bigint,
     oldest_wait interval
-)
+);
+comment on type embedding_count is 'A row of embedding_status.';
+
+create function _embedding_count() returns setof embedding_count
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
-#variable_conflict use_column
 declare
     embedder text;
 begin
@@ -151,32 +153,14 @@ end
 $$;
 comment on function _embedding_count() is 'The rows of embedding_status for the memories that the caller reaches.';
 
-create function _embedding_count_all() returns table (
-    tenant text,
-    model text,
-    embedded bigint,
-    missing bigint,
-    stale bigint,
-    queued bigint,
-    failed bigint,
-    oldest_wait interval
-)
+create function _embedding_count_all() returns setof embedding_count
 language sql stable parallel safe security definer
 begin atomic
     select * from mindful._embedding_count();
 end;
 comment on function _embedding_count_all() is 'The rows of embedding_status for the memories of all tenants.';
 
-create function _embedding_status() returns table (
-    tenant text,
-    model text,
-    embedded bigint,
-    missing bigint,
-    stale bigint,
-    queued bigint,
-    failed bigint,
-    oldest_wait interval
-)
+create function _embedding_status() returns setof embedding_count
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$

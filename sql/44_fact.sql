@@ -23,19 +23,12 @@ create table memory_evidence (
 create index on memory_evidence (tenant, source_id);
 comment on table memory_evidence is 'What a memory rests on: the memories it was drawn from, and the words that say so.';
 
-do $do$
-declare
-    relation text;
-begin
-    foreach relation in array array['memory_access', 'memory_evidence'] loop
-        execute pg_catalog.format('alter table mindful.%I enable row level security', relation);
-        execute pg_catalog.format('alter table mindful.%I force row level security', relation);
-        execute pg_catalog.format($$create policy own on mindful.%I using (tenant = (select mindful._tenant()))
-            with check (tenant = (select mindful._tenant()))$$, relation);
-        perform pg_catalog.pg_extension_config_dump('mindful.' || relation, '');
-    end loop;
-end
-$do$;
+alter table memory_access enable row level security, force row level security;
+create policy own on memory_access using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.memory_access', '');
+alter table memory_evidence enable row level security, force row level security;
+create policy own on memory_evidence using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.memory_evidence', '');
 
 create function _memory_argument(name text, id bigint) returns bigint
 language sql stable parallel safe security invoker

@@ -15,8 +15,7 @@ create index on memory_link (tenant, source_id, weight desc);
 create index on memory_link (tenant, target_id, weight desc);
 comment on table memory_link is 'What one memory has to do with another.';
 
-alter table memory_link enable row level security;
-alter table memory_link force row level security;
+alter table memory_link enable row level security, force row level security;
 create policy own on memory_link using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
 select pg_catalog.pg_extension_config_dump('mindful.memory_link', '');
 

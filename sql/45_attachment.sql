@@ -11,8 +11,7 @@ comment on table attachment is 'Tables of applications whose rows are remembered
 comment on column attachment.source is 'The table''s name when it was attached, which its memories carry.';
 comment on column attachment.mode is 'Whether rows are embedded within the statement that writes them (sync) or later, by a worker (async).';
 comment on column attachment.content is 'The SQL expression over a row that gives the text to remember.';
-alter table attachment enable row level security;
-alter table attachment force row level security;
+alter table attachment enable row level security, force row level security;
 create policy own on attachment using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
 select pg_catalog.pg_extension_config_dump('mindful.attachment', '');
 

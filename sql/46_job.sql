@@ -39,21 +39,15 @@ create table embedding_job_failed (
 );
 comment on table embedding_job_failed is 'Dead letters: jobs that failed as often as the setting job_attempts allows. job_retry() puts them back.';
 
-do $do$
-declare
-    relation text;
-begin
-    foreach relation in array array['embedding_job', 'embedding_job_failed'] loop
-        execute pg_catalog.format('alter table mindful.%I enable row level security', relation);
-        execute pg_catalog.format('alter table mindful.%I force row level security', relation);
-        -- Whoever may not use a model cannot have the server run it either.
-        execute pg_catalog.format($$create policy own on mindful.%I using (tenant = (select mindful._tenant()))
-            with check (tenant = (select mindful._tenant())
-                and model in (select m.name from mindful.model m where m.kind = 'embedder'))$$, relation);
-        perform pg_catalog.pg_extension_config_dump('mindful.' || relation, '');
-    end loop;
-end
-$do$;
+-- Whoever may not use a model cannot have the server run it either.
+alter table embedding_job enable row level security, force row level security;
+create policy own on embedding_job using (tenant = (select mindful._tenant()))
+    with check (tenant = (select mindful._tenant()) and model in (select m.name from mindful.model m where m.kind = 'embedder'));
+select pg_catalog.pg_extension_config_dump('mindful.embedding_job', '');
+alter table embedding_job_failed enable row level security, force row level security;
+create policy own on embedding_job_failed using (tenant = (select mindful._tenant()))
+    with check (tenant = (select mindful._tenant()) and model in (select m.name from mindful.model m where m.kind = 'embedder'));
+select pg_catalog.pg_extension_config_dump('mindful.embedding_job_failed', '');
 
 create function _embedding_mode() returns text
 language sql stable parallel safe security invoker

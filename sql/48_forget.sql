@@ -18,8 +18,7 @@ comment on table forget_receipt is 'What was forgotten when and by whom: ids, co
 comment on column forget_receipt.hashes is 'Of each forgotten text the hash that _forget_hash gives with the salt; none for what was pruned.';
 comment on column forget_receipt.counts is 'What memory_forget returned.';
 comment on column forget_receipt.mentions is 'Rows that repeat forgotten words and were kept: relation, column, key, and the hash of the text.';
-alter table forget_receipt enable row level security;
-alter table forget_receipt force row level security;
+alter table forget_receipt enable row level security, force row level security;
 create policy own on forget_receipt using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
 select pg_catalog.pg_extension_config_dump('mindful.forget_receipt', '');
 select pg_catalog.pg_extension_config_dump('mindful.forget_receipt_id_seq', '');

@@ -11,6 +11,11 @@ insert into setting_definition (key, type, scopes, initial, description) values
     ('assistant_changes', 'boolean', '{global,user,session}', 'true',
         'Whether the assistant may change, when a message asks for it, the settings that have a prompt.');
 
+alter table setting add column message_id bigint,
+    add foreign key (tenant, message_id) references memory on delete cascade;
+create index on setting (tenant, message_id) where message_id is not null;
+comment on column setting.message_id is 'The message that asked for it: a change is forgotten with it.';
+
 create function _assistant_prompt(session_id uuid, changes jsonb default '{}')
 returns table (key text, line text)
 language sql stable parallel safe security invoker rows 4
@@ -27,20 +32,19 @@ end;
 comment on function _assistant_prompt(uuid, jsonb) is
 'What the system prompt says of the settings in force that the model is told of, changes first that are about to be made; a free text as a JSON string.';
 
-create function _assistant_change(key text, value jsonb, scope text, session_id uuid, reason text) returns bigint
+create function _assistant_change(key text, value jsonb, scope text, session_id uuid, reason text, message_id bigint) returns void
 language sql volatile parallel unsafe security invoker
 begin atomic
-    insert into mindful.setting (scope, session_id, key, value, reason, changed_by)
+    insert into mindful.setting (scope, session_id, key, value, reason, message_id, changed_by)
     select _assistant_change.scope, case when _assistant_change.scope = 'session' then _assistant_change.session_id end,
         d.key, mindful._setting_check(d.key, _assistant_change.value, _assistant_change.scope),
-        _assistant_change.reason, 'assistant for ' || current_user
+        _assistant_change.reason, _assistant_change.message_id, 'assistant for ' || current_user
     from mindful.setting_definition d
     where d.key = _assistant_change.key and d.prompt is not null
-        and _assistant_change.scope = any (array['user', 'session'])
-    returning id;
+        and _assistant_change.scope = any (array['user', 'session']);
 end;
-comment on function _assistant_change(text, jsonb, text, uuid, text) is
-'Changes a setting as the user has asked the assistant to, for the reason of these words; nothing but settings that have a prompt.';
+comment on function _assistant_change(text, jsonb, text, uuid, text, bigint) is
+'Changes a setting as a message of the user''s has asked the assistant to, for the reason of these words; nothing but settings that have a prompt.';
 
 create function setting_undo(change_id bigint) returns jsonb
 language plpgsql volatile parallel unsafe security invoker

@@ -23,8 +23,7 @@ comment on table tool is 'Functions that a chat may call for its user, where the
 comment on column tool.tenant is 'Whose it is; empty for those that administrators have registered for all.';
 comment on column tool.function is 'The function''s name and argument types; a text, so that upgrades and restores do not depend on it.';
 comment on column tool.read_only is 'Whether it is called in a transaction that cannot write, and undone.';
-alter table tool enable row level security;
-alter table tool force row level security;
+alter table tool enable row level security, force row level security;
 create policy own on tool using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
 create policy read_global on tool for select using (tenant = '');
 create policy write_global on tool to mindful_admin using (tenant = '') with check (tenant = '');

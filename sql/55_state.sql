@@ -28,8 +28,7 @@ comment on column kv_state.state is 'Keys and values of the tokens, as llama.cpp
 comment on column kv_state.mac is 'HMAC-SHA256 of the row by a key that only the server''s processes have: llama.cpp trusts the bytes it is given, so nothing else may be given to it.';
 comment on column kv_state.used_at is 'When the conversation last added this part; the conversation whose newest part is oldest leaves first.';
 
-alter table kv_state enable row level security;
-alter table kv_state force row level security;
+alter table kv_state enable row level security, force row level security;
 create policy own on kv_state using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
 
 create function _kv_state_limits(out enabled boolean, out tenant_bytes bigint, out total_bytes bigint)

@@ -73,11 +73,9 @@ comment on column threshold.wrong is 'How many of those are wrong.';
 comment on column threshold.bound is 'Upper bound of the share that the budget limits.';
 comment on column threshold.status is 'tightened: too many errors among answers served were noticed, see review_label.';
 
-alter table calibrator enable row level security;
-alter table calibrator force row level security;
+alter table calibrator enable row level security, force row level security;
 create policy own on calibrator using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
-alter table threshold enable row level security;
-alter table threshold force row level security;
+alter table threshold enable row level security, force row level security;
 create policy own on threshold using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
 select pg_catalog.pg_extension_config_dump('mindful.calibrator', '');
 select pg_catalog.pg_extension_config_dump('mindful.calibrator_id_seq', '');

@@ -68,11 +68,9 @@ comment on column decision.alternatives is 'Other answers that were considered, 
 comment on column decision.offered is 'Whether it was drawn at random, with the probability of the setting label_share, to be labelled.';
 comment on column decision.propensity is 'The probability with which an offered answer was drawn, else 1: calibration and its figures weight labels by the inverse (Horvitz and Thompson 1952).';
 
-alter table gold enable row level security;
-alter table gold force row level security;
+alter table gold enable row level security, force row level security;
 create policy own on gold using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
-alter table decision enable row level security;
-alter table decision force row level security;
+alter table decision enable row level security, force row level security;
 create policy own on decision using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
 select pg_catalog.pg_extension_config_dump('mindful.gold', '');
 select pg_catalog.pg_extension_config_dump('mindful.gold_id_seq', '');

@@ -18,8 +18,7 @@ create index on outcome (tenant, decision_id, id);
 create index on outcome (tenant, message_id, id);
 comment on table outcome is 'Whether answers were right, and who says so. A label is never overwritten: a later one is added and counts.';
 comment on column outcome.grader_version is 'Version of the rule that graded: of _answer_grade for gold.';
-alter table outcome enable row level security;
-alter table outcome force row level security;
+alter table outcome enable row level security, force row level security;
 create policy own on outcome using (tenant = (select mindful._tenant()))
     with check (tenant = (select mindful._tenant()) and graded_by = current_user);
 select pg_catalog.pg_extension_config_dump('mindful.outcome', '');

@@ -84,19 +84,20 @@ alter table memory_entity alter column entity set statistics 0;
 alter table memory_statement alter column subject set statistics 0;
 comment on table memory_entity is 'Whom and what facts are about, in lower case.';
 
-do $do$
-declare
-    relation text;
-begin
-    foreach relation in array array['consolidation', 'memory_extraction', 'memory_statement', 'memory_entity'] loop
-        execute pg_catalog.format('alter table mindful.%I enable row level security', relation);
-        execute pg_catalog.format('alter table mindful.%I force row level security', relation);
-        execute pg_catalog.format($$create policy own on mindful.%I using (tenant = (select mindful._tenant()))
-            with check (tenant = (select mindful._tenant()))$$, relation);
-        perform pg_catalog.pg_extension_config_dump('mindful.' || relation, '');
-    end loop;
-end
-$do$;
+alter table consolidation enable row level security, force row level security;
+create policy own on consolidation using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.consolidation', '');
+alter table memory_extraction enable row level security, force row level security;
+create policy own on memory_extraction using (tenant = (select mindful._tenant()))
+    with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.memory_extraction', '');
+alter table memory_statement enable row level security, force row level security;
+create policy own on memory_statement using (tenant = (select mindful._tenant()))
+    with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.memory_statement', '');
+alter table memory_entity enable row level security, force row level security;
+create policy own on memory_entity using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.memory_entity', '');
 select pg_catalog.pg_extension_config_dump('mindful.consolidation_id_seq', '');
 
 create function _evidence_lost() returns trigger

@@ -60,19 +60,13 @@ create table training_sample_memory (
 create index on training_sample_memory (tenant, memory_id);
 comment on table training_sample_memory is 'Every memory that a pair tells of.';
 
-do $do$
-declare
-    relation text;
-begin
-    foreach relation in array array['training_sample', 'training_sample_memory'] loop
-        execute pg_catalog.format('alter table mindful.%I enable row level security', relation);
-        execute pg_catalog.format('alter table mindful.%I force row level security', relation);
-        execute pg_catalog.format($$create policy own on mindful.%I using (tenant = (select mindful._tenant()))
-            with check (tenant = (select mindful._tenant()))$$, relation);
-        perform pg_catalog.pg_extension_config_dump('mindful.' || relation, '');
-    end loop;
-end
-$do$;
+alter table training_sample enable row level security, force row level security;
+create policy own on training_sample using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.training_sample', '');
+alter table training_sample_memory enable row level security, force row level security;
+create policy own on training_sample_memory using (tenant = (select mindful._tenant()))
+    with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.training_sample_memory', '');
 select pg_catalog.pg_extension_config_dump('mindful.training_sample_id_seq', '');
 
 create function _sample_memory_lost() returns trigger

@@ -48,8 +48,7 @@ create table general_question (
     answer text not null
 );
 comment on table general_question is 'Fixed questions of general knowledge: what training must not make a model forget. An answer is right if it holds this text, in any case.';
-alter table general_question enable row level security;
-alter table general_question force row level security;
+alter table general_question enable row level security, force row level security;
 create policy read on general_question for select using (true);
 insert into general_question (id, question, answer)
 select row_number() over (), q.question, q.answer
@@ -72,19 +71,12 @@ from (values
     ('What is the name of the star at the center of our solar system?', 'Sun')
 ) q (question, answer);
 
-do $do$
-declare
-    relation text;
-begin
-    foreach relation in array array['training', 'training_memory'] loop
-        execute pg_catalog.format('alter table mindful.%I enable row level security', relation);
-        execute pg_catalog.format('alter table mindful.%I force row level security', relation);
-        execute pg_catalog.format($$create policy own on mindful.%I using (tenant = (select mindful._tenant()))
-            with check (tenant = (select mindful._tenant()))$$, relation);
-        perform pg_catalog.pg_extension_config_dump('mindful.' || relation, '');
-    end loop;
-end
-$do$;
+alter table training enable row level security, force row level security;
+create policy own on training using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.training', '');
+alter table training_memory enable row level security, force row level security;
+create policy own on training_memory using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+select pg_catalog.pg_extension_config_dump('mindful.training_memory', '');
 select pg_catalog.pg_extension_config_dump('mindful.training_id_seq', '');
 
 create function _text_f1(answer text, expected text) returns double precision

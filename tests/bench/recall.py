@@ -27,11 +27,11 @@ SHARES = (0.3, 0.5, 0.7)
 GRID = [
     (round(own, 2), round(lexical - own, 2), round(1 - lexical, 2), round((1 - lexical) * context, 3))
     for lexical, part, context in itertools.product(
-        (0.5, 0.55, 0.6, 0.65, 0.7, 0.75), (0, 0.25), (0, 0.15, 0.3, 0.5)
+        (0.5, 0.55, 0.6, 0.65, 0.7, 0.75), (0, 0.25), (0, 0.3, 0.6, 0.9)
     )
     for own in [lexical * part]
 ]
-"""Weights of the arms that are tried: those of words and meaning make 1, meaning beside is up to half of meaning."""
+"""Weights of the arms that are tried: those of words and meaning make 1, meaning beside is less than meaning."""
 SAMPLES = 10_000
 
 
@@ -49,7 +49,7 @@ class Weights:
         }
 
 
-DEFAULT = Weights((0, 0.65, 0.35, 0.1), 0.5)
+DEFAULT = Weights((0, 0.65, 0.35, 0.3), 0.5)
 ALONE = {arm: Weights(tuple(float(arm == other) for other in ARMS), 0.5) for arm in ARMS[:3]} | {
     "bm25 + similarity": Weights((0.6, 0, 0.4, 0), 0.5)
 }

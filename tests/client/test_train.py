@@ -17,7 +17,7 @@ from support.command import Command
 from support.files import readable_folder
 from support.models import model_files
 from support.training import PACKAGES, exported, full_disk, tell
-from support.truncated import write_truncated
+from support.weights import write_truncated
 
 # Each process imports PyTorch, and some tests start three.
 pytestmark = pytest.mark.timeout(900)

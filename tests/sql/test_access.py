@@ -1,22 +1,15 @@
 """Counting what is used."""
 
 import psycopg
-from psycopg.types.json import Jsonb
 from support import Connect
-
-
-def remember(connection: psycopg.Connection, *contents: str) -> list[int]:
-    rows = connection.execute(
-        "select memory_insert_many(%s)", (Jsonb([{"content": content} for content in contents]),)
-    )
-    return [row[0] for row in rows]
+from support.memories import remember_all
 
 
 def test_counting_accesses_waits_for_nobody(
     ana: psycopg.Connection, connect: Connect, bob: psycopg.Connection
 ) -> None:
-    one, two = remember(ana, "One.", "Two.")
-    (theirs,) = remember(bob, "Three.")
+    one, two = remember_all(ana, "One.", "Two.")
+    (theirs,) = remember_all(bob, "Three.")
     other = connect("ana")
     other.execute("set statement_timeout = '5s'")
     count = "select memory_access_insert(%s)"

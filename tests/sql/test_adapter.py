@@ -9,8 +9,8 @@ import numpy as np
 import psycopg
 import pytest
 from support import EMBEDDER, GENERATOR, SCRIPTED_GENERATOR, Connect, fails
-from support.adapters import write_adapter
 from support.files import readable_folder
+from support.weights import write_adapter
 
 ASK = "select llm_generate('Name three rivers.', %s, max_tokens => 16)"
 REGISTER = "select adapter_register(%s, %s, %s, %s::real)"

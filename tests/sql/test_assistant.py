@@ -42,14 +42,29 @@ def test_what_is_asked_for_is_changed_told_kept_and_undone(ana: psycopg.Connecti
         ('The user is called "Ana".', "setting user_name"),
     ]
     assert [line for line, _ in told(ana, chat(ana, "Hello?"))] == ['The user is called "Ana".']
-    ids = ana.execute(
-        "select metadata -> 'settings' from memory where role = 'assistant' order by id"
-    ).fetchone()
-    assert ids is not None
-    for change in ids[0]:
-        assert ana.execute("select setting_undo(%s)", (change,)).fetchone() == (None,)
+    for change in ana.execute("select id from setting order by id").fetchall():
+        assert ana.execute("select setting_undo(%s)", change).fetchone() == (None,)
     assert told(ana, session) == []
     assert [row[1] for row in changes(ana)] == ["Ana", "formal", None, None]
+
+
+@pytest.mark.parametrize("inserted", [False, True])
+def test_a_change_is_forgotten_with_the_message_that_asked_for_it(
+    ana: psycopg.Connection, inserted: bool
+) -> None:
+    session = chat(ana, "Call me Anna.")
+    if inserted:
+        ana.execute("select message_insert(%s, 'user', 'Please call me Ana.')", (session,))
+        ana.execute("select llm_chat(null, %s)", (session,))
+    else:
+        ana.execute("select llm_chat('Please call me Ana.', %s)", (session,))
+    assert [line for line, _ in told(ana, session)] == ['The user is called "Ana".']
+    row = ana.execute("select id from memory where content = 'Please call me Ana.'").fetchone()
+    assert row is not None
+    receipt = ana.execute("select memory_forget(ids => array[%s])", row).fetchone()
+    assert receipt is not None
+    assert "Ana" not in str(changes(ana)).replace("Anna", "")
+    assert [line for line, _ in told(ana, session)] == ['The user is called "Anna".']
 
 
 def test_the_answer_to_the_request_is_in_keeping_with_it(ana: psycopg.Connection) -> None:
@@ -88,9 +103,9 @@ def test_a_message_that_was_inserted_before_is_read_too(ana: psycopg.Connection)
 
 
 def test_other_settings_are_not_the_assistants_to_change(ana: psycopg.Connection) -> None:
-    change = "select _assistant_change(%s, %s, %s, null, 'because')"
+    change = "select _assistant_change(%s, %s, %s, null, 'because', null)"
     for key, scope in (("generation_log", "user"), ("model_slots", "global"), ("answer_length", "global")):
-        assert ana.execute(change, (key, '"short"', scope)).fetchone() == (None,)
+        ana.execute(change, (key, '"short"', scope))
     with fails("22023"):
         ana.execute(change, ("answer_length", '"endless"', "user"))
     assert changes(ana) == []

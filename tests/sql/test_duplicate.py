@@ -8,12 +8,9 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import SCRIPTED_EMBEDDER, Connect, fails
+from support.memories import contents
 
-
-@pytest.fixture(autouse=True)
-def scripted(admin: psycopg.Connection) -> None:
-    """The default embedder takes no time; texts with the same words are the same to it."""
-    admin.execute("select model_default_set(%s, force => true)", (SCRIPTED_EMBEDDER,))
+pytestmark = pytest.mark.usefixtures("scripted")
 
 
 def join(connection: psycopg.Connection, how: str) -> None:
@@ -31,10 +28,6 @@ def insert_many(connection: psycopg.Connection, *contents: str) -> list[int]:
         "select memory_insert_many(%s)", (Jsonb([{"content": content} for content in contents]),)
     )
     return [row[0] for row in rows]
-
-
-def contents(connection: psycopg.Connection) -> list[str]:
-    return [row[0] for row in connection.execute("select content from memory order by id")]
 
 
 def repeats(connection: psycopg.Connection) -> dict[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import EMBEDDER, SCRIPTED_EMBEDDER, fails
+from support import EMBEDDER, SCRIPTED_EMBEDDER, fails, one
 
 FACTS = [
     "Rex is a beagle who sleeps in the kitchen.",
@@ -15,20 +15,8 @@ FACTS = [
 STATUS = "select embedded, missing, stale, queued, failed, oldest_wait > '0' from embedding_status where model = %s"
 
 
-def value(connection: psycopg.Connection, query: str, *arguments: object) -> object:
-    row = connection.execute(query.encode(), arguments).fetchone()
-    assert row is not None
-    return row[0]
-
-
 def remember(connection: psycopg.Connection, contents: list[str]) -> None:
     connection.execute("select memory_insert_many(%s)", (Jsonb([{"content": text} for text in contents]),))
-
-
-@pytest.fixture
-def scripted(admin: psycopg.Connection) -> None:
-    """The default embedder takes no time."""
-    admin.execute("select model_default_set(%s, force => true)", (SCRIPTED_EMBEDDER,))
 
 
 @pytest.mark.usefixtures("scripted")
@@ -37,7 +25,7 @@ def test_a_sweep_finds_what_came_without_an_embedding(
 ) -> None:
     remember(ana, FACTS)
     remember(bob, FACTS[:1])
-    assert value(admin, "select embedding_sweep()") == 0
+    assert one(admin, "select embedding_sweep()") == 0
     db.execute("set row_security = off")
     db.execute("insert into memory (tenant, content) values (%s, 'Restored.')", (ana.info.user,))
     db.execute("update memory set content = 'Rex is dead.' where content ~ 'Rex'")
@@ -45,9 +33,9 @@ def test_a_sweep_finds_what_came_without_an_embedding(
     db.execute("set session_replication_role = replica")
     db.execute("insert into memory (tenant, content) values (%s, 'Replicated.')", (bob.info.user,))
     assert ana.execute(STATUS, (SCRIPTED_EMBEDDER,)).fetchone() == (2, 1, 1, 0, 0, None)
-    assert value(bob, "select embedding_sweep()") == 2
-    assert value(admin, "select embedding_sweep()") == 2
-    assert value(admin, "select embedding_sweep()") == 0
+    assert one(bob, "select embedding_sweep()") == 2
+    assert one(admin, "select embedding_sweep()") == 2
+    assert one(admin, "select embedding_sweep()") == 0
     assert ana.execute(STATUS, (SCRIPTED_EMBEDDER,)).fetchone() == (2, 1, 1, 2, 0, True)
     admin.execute("select job_run()")
     assert ana.execute(STATUS, (SCRIPTED_EMBEDDER,)).fetchone() == (4, 0, 0, 0, 0, None)
@@ -64,7 +52,7 @@ def test_a_sweep_finds_what_was_there_before_an_embedder(
     with fails("42704"):
         ana.execute("select embedding_sweep('nobody')")
     db.execute("update model set is_default = true where name = %s", (SCRIPTED_EMBEDDER,))
-    assert value(ana, "select embedding_sweep()") == 3
+    assert one(ana, "select embedding_sweep()") == 3
 
 
 def test_an_embedder_is_filled_beside_the_default_one_and_takes_its_place(
@@ -73,11 +61,11 @@ def test_an_embedder_is_filled_beside_the_default_one_and_takes_its_place(
     remember(ana, FACTS)
     with fails("55000", hint="embedding_sweep"):
         admin.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
-    assert value(admin, "select embedding_sweep(%s)", SCRIPTED_EMBEDDER) == 3
+    assert one(admin, "select embedding_sweep(%s)", SCRIPTED_EMBEDDER) == 3
     with fails("55000"):
         admin.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
     admin.execute("select job_run()")
-    assert value(ana, "select content from memory_recall('puppy', 1)") == FACTS[0]
+    assert one(ana, "select content from memory_recall('puppy', 1)") == FACTS[0]
     admin.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
     row = ana.execute("select content, similarity from memory_recall('beagle', 1)").fetchone()
     assert row is not None

@@ -2,32 +2,17 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import Connect, fails
-
-
-def one(connection: psycopg.Connection, query: str, *arguments: object) -> Any:
-    row = connection.execute(query, arguments).fetchone()
-    assert row is not None
-    return row[0] if len(row) == 1 else row
-
-
-def remember(connection: psycopg.Connection, content: str, **fields: object) -> int:
-    found: int = one(connection, "select memory_insert_many(%s)", Jsonb([{"content": content} | fields]))
-    return found
+from support import Connect, fails, one
+from support.memories import contents, remember
 
 
 def say(connection: psycopg.Connection, content: str) -> int:
     found: int = one(connection, "select message_insert(session_start(), 'user', %s)", content)
     return found
-
-
-def contents(connection: psycopg.Connection) -> list[str]:
-    return [row[0] for row in connection.execute("select content from memory order by id")]
 
 
 def evidence(connection: psycopg.Connection, memory_id: int) -> Sequence[tuple[int, str]]:

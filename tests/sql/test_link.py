@@ -1,23 +1,11 @@
 """What memories have to do with one another."""
 
 from itertools import pairwise
-from typing import Any
 
 import psycopg
 import pytest
-from psycopg.types.json import Jsonb
-from support import Connect, fails
-
-
-def one(connection: psycopg.Connection, query: str, *arguments: object) -> Any:
-    row = connection.execute(query, arguments).fetchone()
-    assert row is not None
-    return row[0] if len(row) == 1 else row
-
-
-def remember(connection: psycopg.Connection, *contents: str) -> list[int]:
-    memories = Jsonb([{"content": content} for content in contents])
-    return [row[0] for row in connection.execute("select memory_insert_many(%s)", (memories,))]
+from support import Connect, fails, one
+from support.memories import remember_all
 
 
 def link(
@@ -37,7 +25,7 @@ def neighbors(connection: psycopg.Connection, memory_id: int, options: str = "")
 
 
 def test_a_link_inserted_again_has_the_new_weight(ana: psycopg.Connection) -> None:
-    a, b = remember(ana, "Ana.", "Bern.")
+    a, b = remember_all(ana, "Ana.", "Bern.")
     assert link(ana, a, b, "lives_in", 0.5)
     assert not link(ana, a, b, "lives_in", 0.9)
     assert link(ana, b, a, "lives_in")
@@ -55,7 +43,7 @@ def test_a_link_inserted_again_has_the_new_weight(ana: psycopg.Connection) -> No
 
 
 def test_neighbors_come_nearest_and_strongest_first(ana: psycopg.Connection) -> None:
-    ids = remember(ana, "Ana.", "Bern.", "Chess.", "Dance.", "Emil.")
+    ids = remember_all(ana, "Ana.", "Bern.", "Chess.", "Dance.", "Emil.")
     a, b, c, d, e = ids
     link(ana, a, b, "lives_in", 0.5)
     link(ana, c, a, "liked_by", 0.75)
@@ -79,7 +67,7 @@ def test_neighbors_come_nearest_and_strongest_first(ana: psycopg.Connection) -> 
 
 
 def test_circles_end(ana: psycopg.Connection) -> None:
-    ids = remember(ana, *(f"Number {n}." for n in range(6)))
+    ids = remember_all(ana, *(f"Number {n}." for n in range(6)))
     for source in ids:
         for target in ids:
             if source != target:
@@ -89,7 +77,7 @@ def test_circles_end(ana: psycopg.Connection) -> None:
 
 
 def test_depth_is_limited(ana: psycopg.Connection) -> None:
-    ids = remember(ana, *(f"Number {n}." for n in range(8)))
+    ids = remember_all(ana, *(f"Number {n}." for n in range(8)))
     for source, target in pairwise(ids):
         link(ana, source, target)
     for depth in range(1, 6):
@@ -97,7 +85,7 @@ def test_depth_is_limited(ana: psycopg.Connection) -> None:
 
 
 def test_of_many_links_the_strongest_are_followed(ana: psycopg.Connection) -> None:
-    hub, *spokes = remember(ana, *(f"Number {n}." for n in range(31)))
+    hub, *spokes = remember_all(ana, *(f"Number {n}." for n in range(31)))
     for n, spoke in enumerate(spokes):
         link(ana, hub, spoke, "about", n / 100)
     strongest = spokes[::-1]
@@ -112,7 +100,7 @@ def test_of_many_links_the_strongest_are_followed(ana: psycopg.Connection) -> No
 
 
 def test_what_was_superseded_is_seen_at_its_time_only(ana: psycopg.Connection) -> None:
-    a, b, c = remember(ana, "Ana.", "Bern.", "Bears.")
+    a, b, c = remember_all(ana, "Ana.", "Bern.", "Bears.")
     link(ana, a, b)
     link(ana, b, c)
     new = one(ana, "select memory_update(%s, 'Basel.', valid_from => '2024-01-01')", b)
@@ -121,7 +109,7 @@ def test_what_was_superseded_is_seen_at_its_time_only(ana: psycopg.Connection) -
 
 
 def test_a_dense_web_stays_within_its_limits(ana: psycopg.Connection) -> None:
-    ids = remember(ana, "Start.")
+    ids = remember_all(ana, "Start.")
     ana.execute(
         "insert into memory (content, kind) select 'Node ' || n, 'fact' from generate_series(1, 300) n"
     )
@@ -160,16 +148,16 @@ def test_a_dense_web_stays_within_its_limits(ana: psycopg.Connection) -> None:
     ],
 )
 def test_bad_links_are_refused(ana: psycopg.Connection, call: str, sqlstate: str) -> None:
-    a, b = remember(ana, "Ana.", "Bern.")
+    a, b = remember_all(ana, "Ana.", "Bern.")
     with fails(sqlstate):
         ana.execute(f"select {call.format(a=a, b=b)}")
     assert one(ana, "select count(*) from memory_link") == 0
 
 
 def test_nobody_links_to_anothers_memories(ana: psycopg.Connection, bob: psycopg.Connection) -> None:
-    secret, safe = remember(ana, "The safe opens with 4711.", "The safe is in the cellar.")
+    secret, safe = remember_all(ana, "The safe opens with 4711.", "The safe is in the cellar.")
     link(ana, secret, safe)
-    (mine,) = remember(bob, "I like safes.")
+    (mine,) = remember_all(bob, "I like safes.")
     for call in (
         f"memory_link_insert({mine}, {secret}, 'about')",
         f"memory_link_insert({secret}, {mine}, 'about')",

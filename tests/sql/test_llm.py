@@ -4,17 +4,11 @@ import itertools
 
 import psycopg
 import pytest
-from support import GENERATOR, SCRIPTED_GENERATOR, fails
-
-
-def value(db: psycopg.Connection, sql: str, *args: object) -> object:
-    row = db.execute(sql, args).fetchone()
-    assert row is not None
-    return row[0]
+from support import GENERATOR, SCRIPTED_GENERATOR, fails, one
 
 
 def test_a_question_is_answered(ana: psycopg.Connection) -> None:
-    assert "Paris" in str(value(ana, "select llm_generate('What is the capital of France?')"))
+    assert "Paris" in str(one(ana, "select llm_generate('What is the capital of France?')"))
 
 
 def test_detail_agrees_with_the_answer(ana: psycopg.Connection) -> None:
@@ -25,7 +19,7 @@ def test_detail_agrees_with_the_answer(ana: psycopg.Connection) -> None:
     ).fetchone()
     assert row is not None
     text, model, made, prompt, cached, reason, confidence, total, tokens, first_ms, total_ms = row
-    assert text == value(ana, "select llm_generate('What is the capital of France?')")
+    assert text == one(ana, "select llm_generate('What is the capital of France?')")
     assert (model, reason) == (GENERATOR, "stop")
     assert made == tokens > 1
     assert prompt > cached == 0
@@ -41,19 +35,19 @@ def test_max_tokens_ends_an_answer(ana: psycopg.Connection) -> None:
 
 
 def test_a_stop_string_ends_an_answer_and_is_not_shown(ana: psycopg.Connection) -> None:
-    whole = str(value(ana, "select llm_generate('What is the capital of France?')"))
-    cut = value(ana, "select llm_generate('What is the capital of France?', stop => '{Paris}')")
+    whole = str(one(ana, "select llm_generate('What is the capital of France?')"))
+    cut = one(ana, "select llm_generate('What is the capital of France?', stop => '{Paris}')")
     assert cut == whole.split("Paris")[0]
 
 
 def test_a_seed_gives_the_same_text_again(ana: psycopg.Connection) -> None:
     sql = "select llm_generate('Name an animal and tell about it.', temperature => 1.5, seed => %s, max_tokens => 24)"
-    first = value(ana, sql, 1)
-    value(
+    first = one(ana, sql, 1)
+    one(
         ana, "select llm_generate('Name an animal and tell a lie about it.', max_tokens => 5)"
     )  # a warm prefix
-    assert value(ana, sql, 1) == first
-    assert {value(ana, sql, seed) for seed in (2, 3, 4)} != {first}
+    assert one(ana, sql, 1) == first
+    assert {one(ana, sql, seed) for seed in (2, 3, 4)} != {first}
 
 
 def test_a_known_prefix_is_not_evaluated_again(ana: psycopg.Connection) -> None:
@@ -68,7 +62,7 @@ def test_a_known_prefix_is_not_evaluated_again(ana: psycopg.Connection) -> None:
 
 def test_two_streams_of_one_connection_do_not_mix(ana: psycopg.Connection) -> None:
     prompts = ("Tell me about cats.", "Name three rivers.")
-    alone = [value(ana, "select llm_generate(%s, max_tokens => 16)", prompt) for prompt in prompts]
+    alone = [one(ana, "select llm_generate(%s, max_tokens => 16)", prompt) for prompt in prompts]
     with ana.transaction(), ana.cursor(name="first") as first, ana.cursor(name="second") as second:
         cursors = (first, second)
         for cursor, prompt in zip(cursors, prompts, strict=True):
@@ -87,10 +81,10 @@ def test_a_stream_yields_as_it_is_made(ana: psycopg.Connection) -> None:
         pieces = [row[0] for row in itertools.islice(iter(cursor.fetchone, None), 3)]
         # Three pieces are here, and the call is not over: it logs itself at its end.
         assert len(pieces) == 3
-        assert value(ana, "select count(*) from generation") == 0
+        assert one(ana, "select count(*) from generation") == 0
         pieces += [row[0] for row in iter(cursor.fetchone, None)]
-        assert value(ana, "select count(*) from generation") == 1
-    assert "".join(pieces) == value(
+        assert one(ana, "select count(*) from generation") == 1
+    assert "".join(pieces) == one(
         ana, "select llm_generate('Write a long story about the sea.', max_tokens => 64)"
     )
 
@@ -115,7 +109,7 @@ def test_bad_arguments_are_refused(ana: psycopg.Connection, arguments: str, sqls
     for function in ("llm_generate", "llm_generate_detail", "llm_stream"):
         with fails(sqlstate):
             ana.execute(f"select {function}({arguments})")
-    assert value(ana, "select count(*) from generation") == 0
+    assert one(ana, "select count(*) from generation") == 0
 
 
 def test_a_long_prompt_is_cut_where_the_caller_asked(ana: psycopg.Connection) -> None:
@@ -137,7 +131,7 @@ def test_null_gives_null(ana: psycopg.Connection) -> None:
 
 
 def test_control_tokens_in_a_prompt_are_text(ana: psycopg.Connection) -> None:
-    assert value(ana, "select llm_token_count('<|im_end|>')") != 1
+    assert one(ana, "select llm_token_count('<|im_end|>')") != 1
 
 
 def test_every_call_is_logged_without_its_text(ana: psycopg.Connection) -> None:
@@ -152,8 +146,8 @@ def test_every_call_is_logged_without_its_text(ana: psycopg.Connection) -> None:
 
 def test_a_read_only_transaction_can_generate(ana: psycopg.Connection) -> None:
     ana.execute("set default_transaction_read_only = on")
-    assert value(ana, "select llm_generate('capital of France', model => %s)", SCRIPTED_GENERATOR)
-    assert value(ana, "select count(*) from generation") == 0
+    assert one(ana, "select llm_generate('capital of France', model => %s)", SCRIPTED_GENERATOR)
+    assert one(ana, "select count(*) from generation") == 0
 
 
 def test_a_multibyte_answer_is_never_split(ana: psycopg.Connection) -> None:
@@ -161,7 +155,7 @@ def test_a_multibyte_answer_is_never_split(ana: psycopg.Connection) -> None:
         "'Repeat: \u00fc\u4f60\u597d\U0001f600\u00e9', temperature => 0.8, seed => 5, max_tokens => 40"
     )
     pieces = [row[0] for row in ana.execute(f"select llm_stream({arguments})")]
-    whole = str(value(ana, f"select llm_generate({arguments})"))
+    whole = str(one(ana, f"select llm_generate({arguments})"))
     assert "".join(pieces) == whole
     assert not whole.isascii()
 
@@ -177,7 +171,7 @@ def test_embeddings_are_unit_vectors_in_order(ana: psycopg.Connection) -> None:
 
 
 def test_a_text_past_the_embedders_context_is_cut(ana: psycopg.Connection) -> None:
-    assert value(
+    assert one(
         ana,
         """select (llm_embed('the sea and the ship ' || repeat('the sea and the ship ', 400))
                    <=> llm_embed('the sea and the ship ' || repeat('the sea and the ship ', 4000))) < 1e-4""",
@@ -191,7 +185,7 @@ def test_an_empty_text_is_not_embedded(ana: psycopg.Connection, call: str) -> No
 
 
 def test_tokens_are_counted(ana: psycopg.Connection) -> None:
-    assert value(ana, "select llm_token_count('')") == 0
-    assert value(ana, "select llm_token_count('hello world')") == 2
+    assert one(ana, "select llm_token_count('')") == 0
+    assert one(ana, "select llm_token_count('hello world')") == 2
     with fails("54000"):
         ana.execute("select llm_token_count(repeat('x', 10000000))")

@@ -156,7 +156,8 @@ def test_a_load_into_an_empty_database_reads_no_more_row_by_row(
         for start in range(0, 5000, 50):
             remember(ana, [f"note {number}" for number in range(start, start + 50)])
         row = ana.execute(read).fetchone()
-    assert row and row[0] < 10 * 5000
+    assert row is not None
+    assert row[0] < 10 * 5000
 
 
 def test_writers_do_not_wait_for_each_other(ana: psycopg.Connection, connect: Connect) -> None:

@@ -5,15 +5,10 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import SCRIPTED_GENERATOR, Connect, fails
+from support import SCRIPTED_GENERATOR, Connect, fails, one
+from support.memories import contents
 
 DAY = 86400
-
-
-def one(connection: psycopg.Connection, query: str, *arguments: object) -> Any:
-    row = connection.execute(query, arguments).fetchone()
-    assert row is not None
-    return row[0] if len(row) == 1 else row
 
 
 def remember(connection: psycopg.Connection, content: str, days: float = 0, **fields: object) -> int:
@@ -32,10 +27,6 @@ def age(connection: psycopg.Connection, condition: str, days: float, *parameters
 
 def pruned(connection: psycopg.Connection, policy: str) -> list[int]:
     return [row[0] for row in connection.execute(f"select id from memory_prune({policy})")]
-
-
-def contents(connection: psycopg.Connection) -> list[str]:
-    return [row[0] for row in connection.execute("select content from memory order by id")]
 
 
 def totals(rows: list[tuple[Any, ...]]) -> dict[tuple[str, str], int]:

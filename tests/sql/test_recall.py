@@ -1,5 +1,6 @@
 """Recall: its arms, their sum, the boosts and the filters."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from math import log
 from uuid import UUID
@@ -46,7 +47,7 @@ def found(connection: psycopg.Connection, arguments: str, *values: object) -> li
     return [row[0] for row in connection.execute(f"select content from memory_recall({arguments})", values)]
 
 
-def set_all(connection: psycopg.Connection, settings: dict[str, float]) -> None:
+def set_all(connection: psycopg.Connection, settings: Mapping[str, float]) -> None:
     for key, value in settings.items():
         connection.execute("select setting_set(%s, %s)", (key, Jsonb(value)))
 
@@ -85,9 +86,9 @@ def test_turns_beside_count_as_fields_of_one_text(ana: psycopg.Connection) -> No
     mean = 10 / 3
     red_1, red_3, fox = part(1, 2, 2, mean=mean), part(1, 2, 5, mean=mean), part(1, 1, 2, mean=mean)
     expected = {
-        "red fox": bm25(*red_1) + bm25(*fox),
-        "blue bird sings": bm25(red_1[0], (red_1[1] + red_3[1]) * 0.25) + bm25(fox[0], fox[1] * 0.25),
-        "red hen lays brown eggs": bm25(*red_3),
+        "red fox": bm25(red_1[0], red_1[1] + red_3[1] / 16) + bm25(*fox),
+        "blue bird sings": bm25(red_1[0], (red_1[1] + red_3[1]) / 4) + bm25(fox[0], fox[1] / 4),
+        "red hen lays brown eggs": bm25(red_3[0], red_3[1] + red_1[1] / 16) + bm25(fox[0], fox[1] / 16),
     }
     assert {row[0]: row[1] for row in rows} == pytest.approx(expected)
     assert [row[2] is None for row in rows if row[0] == "blue bird sings"] == [True]
@@ -103,6 +104,17 @@ def test_a_turn_is_found_by_what_was_said_before_it(ana: psycopg.Connection) -> 
     set_all(ana, {"recall_neighbour_share": 0, "recall_weight_similarity_context": 0})
     rows = ana.execute("select bm25_context, bm25 from memory_recall('violin telescope tube')").fetchall()
     assert all(row[0] == row[1] for row in rows)
+
+
+def test_the_third_turn_from_here_is_no_neighbour(ana: psycopg.Connection) -> None:
+    (session,) = ana.execute("select session_start()").fetchone() or ()
+    messages = Jsonb([{"role": "user", "content": word} for word in ("fox", "hen", "cow", "owl")])
+    ana.execute("select count(*) from message_insert_many(%s, %s)", (session, messages))
+    set_all(ana, LEXICAL)
+    rows = ana.execute(
+        "select content from memory_recall('fox') where bm25_context > 0 order by turn"
+    ).fetchall()
+    assert [content for (content,) in rows] == ["fox", "hen", "cow"]
 
 
 def test_turns_of_other_sessions_are_no_neighbours(ana: psycopg.Connection) -> None:

@@ -3,6 +3,7 @@
 import psycopg
 import pytest
 from support import SCRIPTED_GENERATOR, Connect, fails
+from support.rare import insert_rare
 
 TABLES = (
     "session",
@@ -55,27 +56,12 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
         ('{"question": "Where is the safe?", "answers": ["cellar"]}', SCRIPTED_GENERATOR),
     )
     ana.execute("select confidence_adapt(%s)", (SCRIPTED_GENERATOR,))
-    ana.execute(
-        """insert into calibrator (model, with_memory, tier, features, means, scales, weights, intercept, labels, wrong,
-           metrics, last_outcome, adopted) values ('x', false, 0, '{}', '{}', '{}', '{}', 0, 30, 10, '{}', 1, true)"""
-    )
-    ana.execute(
-        """insert into threshold (calibrator_id, budget_kind, budget, delta, run, delta_spent, status, labels, reason)
-           select id, 'answers', 0.1, 0.1, 1, 0.06, 'infeasible', 30, 'x' from calibrator"""
-    )
-    ana.execute(
-        "insert into action_gain (action, model, answers, changed, gained, lost, p_value, helps)"
-        " values ('retrieve', 'x', 9, 4, 3, 1, 0.3125, false)"
-    )
     ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")
     ana.execute("select memory_link_insert(max(id), min(id), 'about') from memory")
     ana.execute("select _memory_repeat(min(id)) from memory")
     ana.execute("select memory_forget(array[memory_insert('Forgotten.')])")
     ana.execute("select embedding_sweep('scripted-embedder')")
-    ana.execute(
-        "insert into embedding_job_failed (id, model, content_hash, attempts, error, enqueued_at)"
-        " select id, model, content_hash, 5, 'lost', now() from embedding_job limit 1"
-    )
+    insert_rare(ana)
     ana.execute("select memory_insert('Anna Miller lives in Boston.', 'document')")
     ana.execute("select memory_consolidate()")
     ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")

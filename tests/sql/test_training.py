@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import GENERATOR, SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR, Connect, fails
+from support import GENERATOR, SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR, Connect, fails, one
 
 BASE = {"held_out_f1": 0.30, "general_accuracy": 0.50}
 
@@ -40,12 +39,6 @@ def run(trainer: psycopg.Connection) -> int:
     return int(
         one(trainer, 'select id from replay_run(%s, \'{"level": "information"}\')', SCRIPTED_GENERATOR)
     )
-
-
-def one(connection: psycopg.Connection, query: str, *arguments: object) -> Any:
-    row = connection.execute(query.encode(), arguments).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def start(trainer: psycopg.Connection, run: int) -> int:

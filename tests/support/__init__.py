@@ -1,8 +1,9 @@
-"""What the tests share: databases made for one test, and the errors that SQL calls are to raise."""
+"""What the tests share: databases made for one test, what queries tell, and the errors that SQL calls are to raise."""
 
 from support.cluster import Cluster, Connect
 from support.errors import fails
 from support.models import EMBEDDER, GENERATOR, SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR
+from support.query import one
 
 __all__ = [
     "EMBEDDER",
@@ -12,4 +13,5 @@ __all__ = [
     "Cluster",
     "Connect",
     "fails",
+    "one",
 ]

@@ -89,7 +89,7 @@ def database(
             "_tool_settings": [{"allowed": "off"}],
             "assistant_changes": [{"allowed": True}],
             "_assistant_prompt": settings,
-            "_assistant_change": [{"id": 7}],
+            "_assistant_change": [{"_assistant_change": None}],
             "_core_memory": core,
             "_recap_shown": list(reversed(summaries)),
             "session_summary": [{"method": "off"}],

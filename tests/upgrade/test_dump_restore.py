@@ -11,6 +11,8 @@ import pytest
 from support.cluster import Cluster
 from support.models import EMBEDDER, SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR
 from support.programs import program, run
+from support.query import one
+from support.rare import insert_rare
 from support.snapshot import differences, rows_of, snapshot
 
 COUNTED = {"PGOPTIONS": "-c track_functions=all"}
@@ -26,49 +28,28 @@ def calls(db: psycopg.Connection) -> dict[str, int]:
     return dict(found)
 
 
-def one(connection: psycopg.Connection, query: bytes, *arguments: object) -> object:
-    row = connection.execute(query, arguments).fetchone()
-    assert row is not None
-    return row[0]
-
-
 def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     """Put rows into every table."""
     db.execute(f"create schema shop authorization {ana.info.user}")
     ana.execute("create table shop.ticket (id integer primary key, subject text, body text)")
     ana.execute("insert into shop.ticket values (1, 'Printer', 'Floor 3 has no toner.')")
-    assert one(ana, b"select memory_attach('shop.ticket', 'subject || '': '' || body')") == 1
+    assert one(ana, "select memory_attach('shop.ticket', 'subject || '': '' || body')") == 1
     ana.execute("insert into shop.ticket values (2, 'Coffee', 'The machine leaks.')")
     ana.execute('select memory_insert(\'Rex is my dog, he says "woof".\', metadata => \'{"topic": "dog"}\')')
     db.execute("select model_default_set(%s, force => true)", (SCRIPTED_EMBEDDER,))
     ana.execute("select memory_insert('Paris is rainy.')")
     db.execute("select model_default_set(%s, force => true)", (EMBEDDER,))
-    ana.execute(
-        "insert into embedding_job_failed (id, model, content_hash, attempts, error, enqueued_at)"
-        " select id, model, content_hash, 5, 'lost', now() from embedding_job limit 1"
-    )
+    insert_rare(ana)
     message = one(
         ana,
-        b"select message_id from llm_chat_detail('What is the capital of France?', model => %s)",
+        "select message_id from llm_chat_detail('What is the capital of France?', model => %s)",
         SCRIPTED_GENERATOR,
     )
     ana.execute("select self_review(%s, %s)", (message, SCRIPTED_GENERATOR))
     ana.execute("select review_label(%s, true)", (message,))
     gold = '{"question": "What is the capital of France?", "answers": ["Paris"]}'
     ana.execute("select calibration_import(%s, model => %s)", (gold, SCRIPTED_GENERATOR))
-    ana.execute(
-        """insert into calibrator (model, with_memory, tier, features, means, scales, weights, intercept, labels, wrong,
-           metrics, last_outcome, adopted) values ('x', false, 0, '{}', '{}', '{}', '{}', 0, 30, 10, '{}', 1, true)"""
-    )
-    ana.execute(
-        """insert into threshold (calibrator_id, budget_kind, budget, delta, run, delta_spent, status, labels, reason)
-           select id, 'answers', 0.1, 0.1, 1, 0.06, 'infeasible', 30, 'x' from calibrator"""
-    )
     ana.execute("select confidence_adapt(%s)", (SCRIPTED_GENERATOR,))
-    ana.execute(
-        "insert into action_gain (action, model, answers, changed, gained, lost, p_value, helps)"
-        " values ('retrieve', 'x', 9, 4, 3, 1, 0.3125, false)"
-    )
     ana.execute("select setting_set('model_slot_wait_ms', '5000')")
     ana.execute("insert into memory_access (id) select min(id) from memory")
     ana.execute("select memory_link_insert(min(id), max(id), 'about') from memory")
@@ -81,7 +62,7 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     ana.execute("select _memory_repeat(min(id)) from memory")
     db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))
     ana.execute("select setting_set('training_consent', 'true')")
-    run = one(ana, b'select id from replay_run(%s, \'{"level": "information"}\')', SCRIPTED_GENERATOR)
+    run = one(ana, 'select id from replay_run(%s, \'{"level": "information"}\')', SCRIPTED_GENERATOR)
     ana.execute("select training_start(%s, replay_hash(%s))", (run, run))
     rows = rows_of(db)
     assert [table for table, found in rows.items() if not found] == []
@@ -91,18 +72,18 @@ def go_on(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     """Remember, talk, review and attach some more; every identity goes on where it was."""
     before = rows_of(db)
     (session,) = {row["session_id"] for row in before["session"]}
-    new = one(ana, b"select memory_insert('Tom is my cat.')")
-    message = one(ana, b"select message_insert(%s, 'user', 'What is the capital of France?')", session)
+    new = one(ana, "select memory_insert('Tom is my cat.')")
+    message = one(ana, "select message_insert(%s, 'user', 'What is the capital of France?')", session)
     highest = max(row["id"] for row in before["memory"])
     assert [new, message] == [highest + 1, highest + 2]
-    assert one(ana, b"select turn from memory where id = %s", message) == 3
-    assert one(ana, b"select content from memory_recall('the pet called Tom')") == "Tom is my cat."
+    assert one(ana, "select turn from memory where id = %s", message) == 3
+    assert one(ana, "select content from memory_recall('the pet called Tom')") == "Tom is my cat."
     assert (
-        one(ana, b"select content from memory_recall('the pet called Rex')")
+        one(ana, "select content from memory_recall('the pet called Rex')")
         == 'Rex is my dog, he says "woof".'
     )
     reply = one(
-        ana, b"select message_id from llm_chat_detail(null, %s, model => %s)", session, SCRIPTED_GENERATOR
+        ana, "select message_id from llm_chat_detail(null, %s, model => %s)", session, SCRIPTED_GENERATOR
     )
     ana.execute("select self_review(%s, %s)", (reply, SCRIPTED_GENERATOR))
     ana.execute("select review_label(%s, false)", (reply,))

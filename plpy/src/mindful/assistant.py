@@ -139,16 +139,14 @@ def prompt(db: Database, session_id: str | None, changes: Sequence[Change]) -> S
     )
 
 
-def apply(db: Database, session_id: str, changes: Sequence[Change]) -> list[int]:
-    """Make the changes, and return their ids."""
-    return [
+def apply(db: Database, session_id: str, message_id: int, changes: Sequence[Change]) -> None:
+    """Make the changes that a message asked for."""
+    for change in changes:
         db.one(
-            "select mindful._assistant_change($1, $2, $3, $4, $5) as id",
-            ("text", "jsonb", "text", "uuid", "text"),
-            (change.key, json.dumps(change.value), change.scope, session_id, change.reason),
-        )["id"]
-        for change in changes
-    ]
+            "select mindful._assistant_change($1, $2, $3, $4, $5, $6)",
+            ("text", "jsonb", "text", "uuid", "text", "bigint"),
+            (change.key, json.dumps(change.value), change.scope, session_id, change.reason, message_id),
+        )
 
 
 def _change(sentence: str) -> Change | None:

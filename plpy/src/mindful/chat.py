@@ -187,8 +187,6 @@ class Chat:
         metadata = {
             key: outcome[key] for key in ("model", "confidence", "probability", "action", "memory_ids")
         }
-        if self.context.changes:
-            metadata["settings"] = assistant.apply(self._db, self.session_id, self.context.changes)
         metadata["shown_from"] = self.context.shown_from
         if trail.question is not None:
             metadata["clarification"] = dataclasses.asdict(trail.question)
@@ -210,4 +208,6 @@ class Chat:
             (self.session_id, json.dumps(turns)),
         )
         self._message_id = ids[-1]["id"]
+        asked = ids[0]["id"] if self.context.reply_to is None else self.context.reply_to
+        assistant.apply(self._db, self.session_id, asked, self.context.changes)
         self._db.rows("select mindful._memory_shown($1)", ("bigint[]",), (self.context.memory_ids,))

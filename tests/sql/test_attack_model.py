@@ -1,0 +1,137 @@
+"""Attacks on models and what they hold, one a function, as in test_attack."""
+
+import contextlib
+import os
+import time
+
+import psycopg
+import pytest
+from support import SCRIPTED_GENERATOR, Connect, fails, one
+
+
+@pytest.mark.skipif("MINDFUL_TEST_CRASH" not in os.environ, reason="ends every connection of the cluster")
+@pytest.mark.parametrize("between", ["select model_unload()", "select llm_generate('x', max_tokens => 1)"])
+def test_model_unloaded_under_an_open_stream(
+    bob: psycopg.Connection, admin: psycopg.Connection, between: str
+) -> None:
+    with bob.transaction():
+        bob.execute("declare c cursor for select llm_stream('Tell me a long story', max_tokens => 8)")
+        bob.execute("fetch 1 c")
+        admin.execute("""update model set options = '{"context_length": 1024}' where kind = 'generator'""")
+        bob.execute(between)
+        with contextlib.suppress(psycopg.Error):  # an error that says so is fine
+            bob.execute("fetch all c")
+        assert not bob.broken, "the server crashed"
+        raise psycopg.Rollback
+
+
+@pytest.mark.skipif("MINDFUL_TEST_CRASH" not in os.environ, reason="ends every connection of the cluster")
+def test_model_unloaded_in_the_query_that_streams(bob: psycopg.Connection) -> None:
+    with contextlib.suppress(psycopg.Error):
+        bob.execute("select llm_stream('Tell me a long story', max_tokens => 8), model_unload()")
+    assert not bob.broken, "the server crashed"
+
+
+def test_cached_tokens_tell_what_another_role_asked(
+    db: psycopg.Connection, ana: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    guesses = ("My PIN is 0000", "My PIN is 4711")
+    cached = []
+    for guess in guesses:
+        db.execute(f'set role "{ana.info.user}"')
+        db.execute("select llm_generate('My PIN is 4711, and my doctor is Dr. Meyer', max_tokens => 1)")
+        db.execute(f'set role "{bob.info.user}"')
+        cached.append(one(db, "select cached_tokens from llm_generate_detail(%s, max_tokens => 1)", guess))
+    assert cached[0] == cached[1]
+
+
+def test_cached_tokens_tell_what_another_tenant_asked(connect: Connect) -> None:
+    application = connect("application")
+    cached = []
+    for guess in ("My PIN is 0000", "My PIN is 4711"):
+        application.execute("set mindful.tenant = 'customer-1'")
+        application.execute("select llm_generate('My PIN is 4711, and I live in Bern', max_tokens => 1)")
+        application.execute("set mindful.tenant = 'customer-2'")
+        cached.append(
+            one(application, "select cached_tokens from llm_generate_detail(%s, max_tokens => 1)", guess)
+        )
+    assert cached[0] == cached[1]
+
+
+def test_cached_tokens_tell_what_an_open_stream_was_asked(
+    db: psycopg.Connection, ana: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    """A stream that goes on after the role has changed fills the cache with its own prompt again."""
+    cached = []
+    with db.transaction():
+        db.execute(f'set local role "{ana.info.user}"')
+        db.execute(
+            "declare c cursor for select llm_stream('My PIN is 4711, tell me a long story', max_tokens => 20)"
+        )
+        db.execute("fetch 1 c")
+        db.execute(f'set local role "{bob.info.user}"')
+        db.execute("select llm_generate('x', max_tokens => 1)")
+        for guess in ("My PIN is 0000", "My PIN is 4711"):
+            db.execute("fetch 1 c")
+            cached.append(
+                one(db, "select cached_tokens from llm_generate_detail(%s, max_tokens => 1)", guess)
+            )
+    assert cached[0] == cached[1]
+
+
+def test_cached_tokens_tell_the_system_prompt_of_a_definers_function(
+    db: psycopg.Connection, ana: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    db.execute(f'create schema helper authorization "{ana.info.user}"')
+    ana.execute(
+        """create function helper.ask(question text) returns text language sql security definer
+           set search_path = mindful, pg_catalog begin atomic
+           select llm_generate(question, system_prompt => 'The code is tango-seven.', max_tokens => 1); end"""
+    )
+    ana.execute("grant usage on schema helper to public")
+    cached = []
+    for guess in ("The code is alpha-one.", "The code is tango-seven."):
+        bob.execute("select helper.ask('Hello')")
+        cached.append(
+            one(
+                bob,
+                "select cached_tokens from llm_generate_detail('x', system_prompt => %s, max_tokens => 1)",
+                guess,
+            )
+        )
+    assert cached[0] == cached[1]
+
+
+def test_system_prompt_of_any_length(bob: psycopg.Connection) -> None:
+    bob.execute("select llm_token_count('x')")
+    bob.execute("set statement_timeout = '200ms'")
+    started = time.perf_counter()
+    with pytest.raises(psycopg.Error):
+        bob.execute("select llm_generate('x', system_prompt => repeat('a b ', 2000000))")
+    assert time.perf_counter() - started < 1.5
+
+
+def test_cancel_while_a_long_prompt_is_tokenized(bob: psycopg.Connection) -> None:
+    bob.execute("select llm_token_count('x')")
+    bob.execute("set statement_timeout = '100ms'")
+    started = time.perf_counter()
+    with pytest.raises(psycopg.Error):
+        bob.execute("select llm_token_count(repeat(' ', 1048576))")
+    assert time.perf_counter() - started < 1
+
+
+def test_arrays_of_two_dimensions(bob: psycopg.Connection) -> None:
+    with fails("22023"):
+        bob.execute("select llm_embed_many(array[['a', 'b'], ['c', 'd']])")
+    with fails("22023"):
+        bob.execute("select llm_generate('x', model => %s, stop => array[['a', 'b']])", (SCRIPTED_GENERATOR,))
+
+
+@pytest.mark.parametrize("temperature", ["1e-45", "1e-38", "nan", "infinity"])
+def test_temperature_at_the_edge_of_numbers(bob: psycopg.Connection, temperature: str) -> None:
+    with contextlib.suppress(psycopg.errors.InvalidParameterValue):
+        bob.execute("select llm_generate('x', temperature => %s, max_tokens => 2)", (temperature,))
+
+
+def test_control_tokens_in_a_users_words(bob: psycopg.Connection) -> None:
+    assert one(bob, "select llm_token_count('<|im_end|>')") != 1
