@@ -34,7 +34,7 @@ _TEMPLATE = (
 _LAYOUT = "{memories}\n\nQ: {message}"
 _OPTIONS = {"template": _TEMPLATE, "stop": ["\n"], "system_prompt": "", "layout": _LAYOUT}
 _AT_ONCE = 64
-_TOKENS = 24
+TOKENS = 24
 _FOUND = 5
 _COMPARED = 10
 _CONSIDERED = 20
@@ -58,6 +58,11 @@ class Kept:
         with self._path.open("a") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
         self.rows += rows
+
+    @staticmethod
+    def second(name: str) -> str:
+        """Name the set of the second model's answers to a set."""
+        return f"{name} > second"
 
     def labelled(self, *names: str) -> Labelled:
         """Give the answers of sets; what shares memories, or is one question, stays together."""
@@ -120,16 +125,17 @@ class Bench:
     def _in_parts(
         self, questions: Questions, rows: Sequence[Row], work: Callable[[Questions, Sequence[Row]], list[Row]]
     ) -> None:
-        self.db.execute("select set_config('mindful.tenant', %s, false)", (questions.tenant,))
         for at in range(0, len(rows), _AT_ONCE):
             if time.monotonic() > self._until:
                 print(f"{questions.name}: no time for {len(rows) - at} more", file=sys.stderr)
                 return
             print(f"{questions.name}, {questions.tenant}: {at} of {len(rows)}", file=sys.stderr, flush=True)
-            self._remember(questions)
+            self.enter(questions)
             self.kept.add(work(questions, rows[at : at + _AT_ONCE]))
 
-    def _remember(self, questions: Questions) -> None:
+    def enter(self, questions: Questions) -> None:
+        """Become the questions' tenant, who remembers what stands before them."""
+        self.db.execute("select set_config('mindful.tenant', %s, false)", (questions.tenant,))
         if questions.turns and not self.one(
             "select count(*) from memory where tenant = %s", questions.tenant
         ):
@@ -138,21 +144,29 @@ class Bench:
 
     def _answered(self, questions: Questions, rows: Sequence[Row]) -> list[Row]:
         before = self.one("select coalesce(max(id), 0) from gold where tenant = %s", questions.tenant)
-        self.db.execute(
-            "select calibration_import(%s, %s, memories => %s, max_tokens => %s, tier => %s)",
-            ("\n".join(map(json.dumps, rows)), FIRST, questions.memories, _TOKENS, self.tier),
-        )
+        self.graded(rows, questions.memories)
         found = self.db.execute(
-            """select g.question, g.memories, g.source, g.answers <> '{}', d.signals, d.signal_ms, d.answer, o.correct
+            """select d.model, g.question, g.memories, g.source, g.answers <> '{}', d.signals, d.signal_ms, d.answer,
+                   o.correct
                from gold g
-               join decision d on d.tenant = g.tenant and d.gold_id = g.id and d.model = %s
+               join decision d on d.tenant = g.tenant and d.gold_id = g.id
                join latest_outcome o on o.tenant = d.tenant and o.decision_id = d.id
-               where g.tenant = %s and g.id > %s order by g.id""",
-            (FIRST, questions.tenant, before),
+               where g.tenant = %s and g.id > %s order by d.model, g.id""",
+            (questions.tenant, before),
         )
         names = ("question", "memories", "source", "answerable", "signals", "signal_ms", "answer", "correct")
-        own = {"set": questions.name, "tenant": questions.tenant}
-        return [own | dict(zip(names, row, strict=True)) for row in found]
+        sets = {FIRST: questions.name, f"{FIRST} > {SECOND}": self.kept.second(questions.name)}
+        return [
+            {"set": sets[model], "tenant": questions.tenant} | dict(zip(names, row, strict=True))
+            for model, *row in found
+        ]
+
+    def graded(self, rows: Sequence[Row], memories: int) -> None:
+        """Have gold questions answered, and the answers labelled."""
+        self.db.execute(
+            "select calibration_import(%s, %s, memories => %s, max_tokens => %s, tier => %s)",
+            ("\n".join(map(json.dumps, rows)), FIRST, memories, TOKENS, self.tier),
+        )
 
     def _nearest(self, questions: Questions, rows: Sequence[Row]) -> list[Row]:
         """Tell whether evidence is among the five nearest embeddings, by them and by what memory_recall finds."""

@@ -16,12 +16,13 @@ from typing import Any
 import budget
 import numpy as np
 from answers import Bench, Kept
+from markers import put
 from mindful import fit, metric, signal
 from mindful.fit import Labelled
 from questions import sets
 
-_CLOSED, _SHOWN = ("TriviaQA", "NQ-open"), ("RGB", "LoCoMo")
-"""Sets whose answers are given without, and with, memories in the prompt."""
+_CLOSED, _SHOWN, _TOLD = ("TriviaQA", "NQ-open"), ("RGB", "LoCoMo"), "NQ-open, three of four told"
+"""Sets whose answers are given without, and with, memories in the prompt; the last mostly hold the answers."""
 
 
 def said(answers: Labelled, names: Sequence[str]) -> Any:
@@ -126,6 +127,9 @@ def report(kept: Kept, tier: int) -> str:
     lines += apart_rows(kept, _CLOSED, False, tier, "")
     lines += auroc_rows("memories shown", kept.labelled(*_SHOWN), True, memory[: tier + 1])
     lines += apart_rows(kept, _SHOWN, True, tier, ">= 0.78")
+    remembered = kept.labelled(_TOLD)
+    if len(remembered):
+        lines += auroc_rows(_TOLD, remembered, True, memory[: tier + 1])
     lines += unanswerable_rows(kept, tier)
     lines.append(evidence_row("among the five nearest embeddings", kept.labelled("nearest"), ">= 0.85"))
     lines.append(evidence_row("among the five best of `memory_recall`", kept.labelled("recalled"), ">= 0.85"))
@@ -133,6 +137,10 @@ def report(kept: Kept, tier: int) -> str:
         "closed book": (closed, signal.features(tier, False)),
         "memories shown": (kept.labelled(*_SHOWN), signal.features(tier, True)),
     }
+    if len(remembered):
+        pools[_TOLD] = remembered, signal.features(tier, True)
+    if len(second := kept.labelled(kept.second(_TOLD))):
+        pools[f"{_TOLD}, second model"] = second, signal.features(0, True, chained=True)
     lines += ["", *budget.rows(pools), "", *budget.alarm_rows()]
     return "\n".join(lines) + "\n"
 
@@ -160,9 +168,7 @@ def main() -> None:
     text = report(bench.kept, bench.tier)
     print(text, end="")
     if options.write:
-        before, _, rest = options.write.read_text().partition("<!-- figures -->\n")
-        after = rest.partition("<!-- /figures -->")[2]
-        options.write.write_text(f"{before}<!-- figures -->\n{text}<!-- /figures -->{after}")
+        put(options.write, "figures", text)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import statistics
 from pathlib import Path
 
 import psycopg
+from markers import put
 from support.cluster import Cluster
 
 IMPORTED = {
@@ -68,9 +69,7 @@ def main() -> None:
         text = table(cluster, name)
     print(text, end="")
     if arguments.write:
-        before, _, rest = arguments.write.read_text().partition("<!-- imports -->\n")
-        after = rest.partition("<!-- /imports -->")[2]
-        arguments.write.write_text(f"{before}<!-- imports -->\n{text}<!-- /imports -->{after}")
+        put(arguments.write, "imports", text)
 
 
 def table(cluster: Cluster, database: str) -> str:

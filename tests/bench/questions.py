@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from mindful import signal
 
 Row = dict[str, Any]
 
@@ -31,12 +34,41 @@ class Questions:
 
 def sets(data: Path, limit: int) -> list[Questions]:
     """Read every set, at most `limit` questions of each, those that say most first."""
-    return [_rgb(data, limit), _trivia(data, limit), *_locomo(data, limit), *_others(data, limit)]
+    first = [_rgb(data, limit), trivia(data, limit), told(data, limit)]
+    return [*first, *_locomo(data, limit), *_others(data, limit)]
 
 
-def _trivia(data: Path, limit: int) -> Questions:
+def trivia(data: Path, limit: int) -> Questions:
+    """Read SelfAware's questions of TriviaQA."""
     rows = [row for row in _selfaware(data) if row["source"].startswith("triviaqa")]
     return Questions("TriviaQA", [_gold(row["question"], row["answer"]) for row in _spread(rows, limit)])
+
+
+def told(data: Path, limit: int) -> Questions:
+    """Read NQ-open, to be asked in other words after the answers to three of four were told."""
+    rows = _spread(_lines(data / "nq_open_dev_half.jsonl"), limit)
+    turns = [{"role": "user", "content": f"{row['question']}? {row['answer'][0]}."} for row in rows]
+    turns = [turn for at, turn in enumerate(turns) if at % 4]
+    asked = [_gold(f"Could you please tell me {row['question']}", row["answer"]) for row in rows]
+    return Questions("NQ-open, three of four told", asked, 3, "told", turns)
+
+
+def unlike(data: Path, limit: int) -> list[Questions]:
+    """Read NQ-open's questions whose known answers share no word, two of them at least, and those with one answer."""
+    rows = _lines(data / "nq_open_dev_half.jsonl")
+    several = [row for row in rows if _unlike(row["answer"])]
+    kinds = {"several answers": several, "one answer": [row for row in rows if len(row["answer"]) == 1]}
+    return [
+        Questions(
+            name, [_gold(row["question"], row["answer"]) for row in _spread(part, limit)], tenant="clarify"
+        )
+        for name, part in kinds.items()
+    ]
+
+
+def _unlike(answers: Sequence[str]) -> bool:
+    sets = [set(signal.words(answer)) for answer in answers]
+    return any(not one & other for one, other in itertools.combinations(sets, 2))
 
 
 def _others(data: Path, limit: int) -> Iterator[Questions]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import psycopg
 import pytest
@@ -17,6 +18,7 @@ from mindful_client.cli.confidence import page
 from support import SCRIPTED_GENERATOR
 
 NAMES = ["daily", "decisions", "reliability", "risk", "signals", "costs", "thresholds", "adaptations"]
+SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "line", "rect", "circle", "polyline", "polygon"}
 
 
@@ -127,6 +129,27 @@ def test_the_page_shows_what_the_views_say(
     assert counts
     for day, decisions in counts:
         assert f"{day}: {decisions} flag" in text
+
+
+def test_the_main_charts_are_a_picture_of_their_own(
+    history: psycopg.Connection, dsn_of: Mapping[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "report.svg"
+    done = CliRunner().invoke(main, ["report", str(file)], env={"MINDFUL_DSN": dsn_of["ana"]})
+    assert (done.exit_code, done.stdout) == (0, f"{file}\n"), done.output
+    root = ElementTree.parse(file).getroot()
+    texts = ["".join(one.itertext()) for one in root.iter(f"{SVG}text")]
+    assert {"Reliability", "Risk and coverage", "The budget, kept or not", "What was done with answers"} <= {
+        *texts
+    }
+    assert "nothing yet" not in texts
+    assert {"a budget of 25%", "alarm of scripted", "flag"} <= {*texts}
+    # Nothing reaches over the edge, and keys stand one beside the other.
+    keys = [one for one in root.iter(f"{SVG}text") if one.get("class") == "key"]
+    assert all(float(one.get("x", 0)) + 5 * len(one.text or "") < 484 for one in keys)
+    bob = CliRunner().invoke(main, ["report", str(file)], env={"MINDFUL_DSN": dsn_of["bob"]})
+    assert bob.exit_code == 0, bob.output
+    assert file.read_text().count("nothing yet") == 4
 
 
 def test_daily_figures_add_up(

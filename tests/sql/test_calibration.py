@@ -121,6 +121,20 @@ def calibrated(
     return dict(zip((column.name for column in cursor.description), row, strict=True))
 
 
+def test_a_chain_is_judged_by_its_agreement_too(db: psycopg.Connection, ana: psycopg.Connection) -> None:
+    ana.execute("select setseed(0.5)")
+    chain = f"{SCRIPTED_GENERATOR} > other"
+    ana.execute(LABELLED, {"model": chain, "count": 200, "slope": 2.0, "shift": 0.0})
+    db.execute(
+        """update decision d set signals = signals || jsonb_build_object('second_agreement', o.correct::integer)
+           from outcome o where o.decision_id = d.id"""
+    )
+    calibrated(ana)
+    features, metrics = ana.execute("select features, metrics from calibrator").fetchone() or ((), {})
+    assert "second_agreement" in features
+    assert metrics["auroc"][0] > 0.99
+
+
 def test_a_threshold_is_certified_and_held(ana: psycopg.Connection) -> None:
     label(ana, 1000)
     found = calibrated(ana)

@@ -140,3 +140,11 @@ def test_intervals_hold_the_figure_and_groups_widen_them() -> None:
 def test_the_prior_follows_the_labels() -> None:
     assert prior(0, 0) == 0.5
     assert prior(0, 8) == pytest.approx(0.1)
+
+
+def test_signals_that_are_all_alike_leave_the_base_rate() -> None:
+    answers = fit.labelled([{"logprob_sum": -1.0}] * 40, [True] * 10 + [False] * 30)
+    calibrator = fit.fit(answers, ["logprob_sum"])
+    assert calibrator.features == []
+    assert calibrator.probability({"logprob_sum": -1.0}) == pytest.approx(prior(10, 40))
+    assert fit.out_of_fold(answers, ["logprob_sum"]) == pytest.approx(np.full(40, 0.25), abs=0.03)

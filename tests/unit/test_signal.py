@@ -88,6 +88,9 @@ def test_dear_signals_come_before_the_lesser_free_ones_and_only_in_their_tier() 
     )
     assert "second_similarity" not in signal.features(1, True)
     assert len(names) == len(set(names))
+    chained = signal.features(0, False, chained=True)
+    assert set(chained) == {*signal.FREE, "second_similarity", "second_agreement"}
+    assert signal.features(2, True, chained=True) == signal.features(2, True)
 
 
 def test_stored_signals_are_numbers() -> None:

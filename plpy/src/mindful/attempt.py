@@ -12,7 +12,7 @@ from mindful.decision import Decision, decide, decide_answer
 from mindful.evidence import Evidence, chain, draw, told
 from mindful.ports import Database, Generator, Sampling
 from mindful.prompt import Context, Part, quote
-from mindful.signal import words
+from mindful.signal import AGREEMENT, words
 
 _RECALL_MS = 60_000
 """How long a second recall may take before the first answer stands."""
@@ -126,9 +126,8 @@ def escalate(asking: Asking, first: Attempt, evidence: Evidence) -> Attempt:
     assert evidence.second is not None
     model = chain(first.decision.model, evidence.second.spec.name)
     answer = evidence.second_answer
-    decision = decide_answer(asking.db, evidence.second, first.context, answer, model, asking.budget)
-    for name in ("second_similarity", "second_agreement"):
-        decision.signals[name] = evidence.signals[name]
+    known = {name: evidence.signals[name] for name in AGREEMENT}
+    decision = decide_answer(asking.db, evidence.second, first.context, answer, model, asking.budget, known)
     return Attempt(evidence.second, first.context, answer, decision, first)
 
 

@@ -11,6 +11,7 @@ from mindful import runtime
 from mindful.calibrator import Calibrator
 from mindful.entry import sql_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError
+from mindful.evidence import is_chain
 from mindful.ports import Database
 from mindful.signal import features
 
@@ -133,7 +134,9 @@ class _Cell:
         """Return the calibrator to use: a new one, or the one in force where a new one is no better."""
         from mindful import fit
 
-        answers, names = _labelled(self._part(True)), features(self._key[2], self._key[1])
+        model, with_memory, tier = self._key
+        answers = _labelled(self._part(True))
+        names = features(tier, with_memory, chained=is_chain(model))
         held = self._db.rows(
             """select id, metrics, last_outcome, features, means, scales, weights, intercept, knots_x, knots_y
                from mindful.calibrator

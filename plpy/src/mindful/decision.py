@@ -46,11 +46,17 @@ class Decision:
 
 
 def decide_answer(
-    db: Database, call: Call, context: Context, answer: str, model: str | None = None, budget: float = 0
+    db: Database,
+    call: Call,
+    context: Context,
+    answer: str,
+    model: str | None = None,
+    budget: float = 0,
+    known: Mapping[str, float] | None = None,
 ) -> Decision:
-    """Decide about an answer by what is known of it for free."""
+    """Decide about an answer by what is known of it for free, and what is known already."""
     started = time.perf_counter()
-    signals = free(call.signals, context.question, answer)
+    signals = free(call.signals, context.question, answer) | dict(known or {})
     if context.notes:
         signals |= grounding(answer, context.question, context.notes)
     if context.memory_ids:

@@ -21,6 +21,7 @@ from mindful.review import review_many
 from mindful.signal import Signals, words
 
 _SAMPLES = 4
+_THEN = " > "
 _TEMPERATURE = 0.5
 """Of small models: at 1.0 half as many samples are right as at 0.5."""
 Drawn = tuple[Call, str]
@@ -92,7 +93,12 @@ def fallback(db: Database, model: str) -> str | None:
 
 def chain(first: str, second: str) -> str:
     """Name the two models whose answers are judged as those of one."""
-    return f"{first} > {second}"
+    return f"{first}{_THEN}{second}"
+
+
+def is_chain(model: str) -> bool:
+    """Tell whether a name is that of two models."""
+    return _THEN in model
 
 
 def _compare(given: _Given) -> None:

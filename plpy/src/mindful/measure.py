@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -87,11 +88,13 @@ class _Measure:
         return [self._pair(row) for row in rows]
 
     def _pair(self, row: Row) -> Pair:
+        started = time.perf_counter()
         before, made = self._tried(row)
         if made is None:
             return Pair(False, row["correct"], row["correct"])
         made.decision.parent_id, made.decision.gold_id = row["decision_id"], row["gold_id"]
         made.decision.answer = made.answer
+        made.decision.total_ms = (time.perf_counter() - started) * 1000
         [correct] = grade(self._db, record(self._db, [made.decision]))
         return Pair(made.replaces(before), row["correct"], correct)
 

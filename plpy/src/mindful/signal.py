@@ -56,6 +56,8 @@ RECALLED = (
     "similarity_top",
 )
 """Signals of answers that were shown memories."""
+AGREEMENT = ("second_similarity", "second_agreement")
+"""Signals of two models' answers, which are known of the first's and of the second's."""
 ASKED = {
     1: ("question_similarity", "review_log_odds"),
     2: ("second_similarity", "second_logprob_sum", "second_agreement"),
@@ -64,9 +66,10 @@ ASKED = {
 """Signals that cost something, by tier (see calibrator.tier)."""
 
 
-def features(tier: int, with_memory: bool) -> list[str]:
-    """Name the signals that a calibrator of a tier reads, the most telling first."""
+def features(tier: int, with_memory: bool, chained: bool = False) -> list[str]:
+    """Name the signals that a calibrator of a tier, or of a chain of two models, reads, the most telling first."""
     asked = [name for level in range(1, tier + 1) for name in ASKED[level]]
+    asked += [name for name in AGREEMENT if chained and name not in asked]
     head, tail = list(FREE[:3]), list(FREE[3:])
     return [*head, *asked, *(RECALLED if with_memory else ()), *tail]
 

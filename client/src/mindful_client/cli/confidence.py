@@ -24,23 +24,56 @@ _COLOURS = 7
 """Of the style sheet, used in turn (Okabe and Ito 2008, told apart by colour-blind eyes too)."""
 _GIVEN = ("answer", "escalate")
 _ACTIONS = ("answer", "escalate", "retrieve", "retry", "clarify", "flag", "abstain")
+_PICTURED = (
+    ("reliability", "Reliability", "share that was right, by the probability that was given"),
+    ("risk", "Risk and coverage", "share that is wrong, if only the most probable were answered"),
+    ("budget", "The budget, kept or not", "share that was wrong of the answers given so far"),
+    ("actions", "What was done with answers", "answers by day"),
+)
+_LINE, _LETTER = 15, 6.1
+"""Height of a line of a legend, and what a letter takes of it."""
 
 
 @click.command(name="report")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, writable=True))
 @click.pass_obj
 def report_(client: Client, file: Path) -> None:
-    """Write what is known of the answers' confidence to FILE, a page of HTML that needs no network."""
-    text = page(client.confidence_report(), datetime.now().astimezone())
+    """Write what is known of the answers' confidence to FILE, a page of HTML that needs no network.
+
+    A FILE that ends with .svg is one picture of the four main charts.
+    """
+    found = client.confidence_report()
+    svg = file.suffix.lower() == ".svg"
+    text = picture(found) if svg else page(found, datetime.now().astimezone())
     file.write_text(text, encoding="utf-8")
     click.echo(file)
 
 
 def page(found: Mapping[str, Sequence[Row] | None], made_at: datetime) -> str:
     """Draw what confidence_report returned."""
+    parts = {name: rows or [] for name, rows in found.items()}
+    return _filled(
+        "report.html",
+        made_at=made_at,
+        legend=list(enumerate(_ACTIONS)),
+        **_charts(parts),
+        **{name: parts[name] for name in ("signals", "costs", "thresholds", "adaptations", "daily")},
+    )
+
+
+def picture(found: Mapping[str, Sequence[Row] | None]) -> str:
+    """Draw the four main charts of what confidence_report returned."""
+    charts = _charts({name: rows or [] for name, rows in found.items()})
+    figures = [
+        (title, says, charts[name], list(_placed(charts[name], _ACTIONS if name == "actions" else ())))
+        for name, title, says in _PICTURED
+    ]
+    return _filled("report.svg", figures=figures)
+
+
+def _filled(template: str, **parts: Any) -> str:
     import jinja2
 
-    parts = {name: rows or [] for name, rows in found.items()}
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("mindful_client.cli", "templates"),
         autoescape=True,
@@ -48,15 +81,17 @@ def page(found: Mapping[str, Sequence[Row] | None], made_at: datetime) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    return environment.get_template("report.html").render(
-        made_at=made_at,
-        reliability=_reliability(parts["reliability"]),
-        risk=_risk(parts["risk"], parts["thresholds"]),
-        confidence=_confidence(parts["daily"]),
-        budget=_budget(parts["decisions"], parts["thresholds"]),
-        actions=_actions(parts["decisions"]),
-        **{name: parts[name] for name in ("signals", "costs", "thresholds", "adaptations", "daily")},
-    )
+    return environment.get_template(template).render(parts)
+
+
+def _charts(parts: Mapping[str, Sequence[Row]]) -> dict[str, Chart | None]:
+    return {
+        "reliability": _reliability(parts["reliability"]),
+        "risk": _risk(parts["risk"], parts["thresholds"]),
+        "confidence": _confidence(parts["daily"]),
+        "budget": _budget(parts["decisions"], parts["thresholds"]),
+        "actions": _actions(parts["decisions"]),
+    }
 
 
 @dataclass
@@ -124,6 +159,22 @@ class Chart:
     def rule(self, start: Point, end: Point, name: str) -> None:
         """Add a dashed line."""
         self.rules.append((self.at(*start), self.at(*end), name))
+
+
+def _placed(chart: Chart | None, actions: Sequence[str]) -> Iterator[tuple[float, float, int | None, str]]:
+    """Place the keys of a chart below it, line by line: x, y, colour (None: dashed) and text."""
+    if chart is None:
+        return
+    keys: list[tuple[int | None, str]] = [(one.colour, one.name) for one in chart.series]
+    keys += [(None, name) for name in dict.fromkeys(name for _, _, name in chart.rules)]
+    keys += list(enumerate(actions))
+    x, y = _LEFT, _HEIGHT + 46
+    for colour, name in keys:
+        wide = 15 + _LETTER * len(name) + 12
+        if x > _LEFT and x + wide > _WIDTH:
+            x, y = _LEFT, y + _LINE
+        yield x, y, colour, name
+        x += wide
 
 
 def _ticks(low: float, high: float, whole: bool) -> list[float]:
