@@ -359,6 +359,9 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
+    if model is not null then
+        perform mindful._embedder(model);
+    end if;
     if pg_has_role(current_user, 'mindful_admin', 'usage') then
         return mindful._job_retry_all(model);
     end if;
@@ -366,7 +369,7 @@ begin
 end
 $$;
 comment on function job_retry(text) is
-'Puts dead letters (embedding_job_failed), those of one model or of all (NULL), back into the queue, with no attempt counted, and returns how many: the caller''s own, or an administrator''s call those of all tenants.';
+'Puts dead letters (embedding_job_failed), those of one model or of all (NULL), back into the queue, with no attempt counted, and returns how many: the caller''s own, or an administrator''s call those of all tenants. Error 42704: there is no such embedder.';
 
 create function _cron_schedule(job text, schedule text, command text) returns boolean
 language plpgsql volatile parallel unsafe security invoker

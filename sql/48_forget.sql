@@ -319,6 +319,9 @@ begin
     if filter ? 'kind' then
         perform mindful._kinds_argument(array[filter ->> 'kind']);
     end if;
+    if filter ? 'role' then
+        perform mindful._message_role('role of filter', filter ->> 'role');
+    end if;
     return array(
         select m.id from mindful.memory m
         where m.tenant = (select mindful._tenant())

@@ -45,7 +45,7 @@ begin
     select 'message', message_insert_many.session_id,
         (select coalesce(max(m.turn), 0) from mindful.memory m
             where m.tenant = (select mindful._tenant()) and m.session_id = message_insert_many.session_id) + e.number,
-        mindful._message_role(e.element ->> 'role', e.number),
+        mindful._message_role(format('role of element %s', e.number), e.element ->> 'role'),
         mindful._text_argument(format('content of element %s', e.number), e.element ->> 'content'),
         mindful._metadata(e.element -> 'metadata'),
         coalesce(mindful._moment_argument(format('created_at of element %s', e.number), e.element ->> 'created_at'), now())
@@ -57,17 +57,17 @@ $$;
 comment on function message_insert_many(uuid, jsonb) is
 'Appends messages, an array of objects with role, content and, if wanted, metadata and created_at, to a session in their order, embedded in batches, and returns their ids. All or none: the error names the element. Roles: system, user, assistant, tool, clarification. Errors: 22004, 22023, 42704 (no such session of yours), 54000.';
 
-create function _message_role(role text, number bigint) returns text
+create function _message_role(name text, role text) returns text
 language sql stable parallel safe security invoker
 begin atomic
     select case
         when role = any (array['system', 'user', 'assistant', 'tool', 'clarification']) then role
         else mindful._raise('22023',
-            pg_catalog.format('role of element %s is %s', number, coalesce(pg_catalog.quote_literal(role), 'null')),
+            pg_catalog.format('%s is %s', name, coalesce(pg_catalog.quote_literal(role), 'null')),
             'Roles are system, user, assistant, tool and clarification.')::text
     end;
 end;
-comment on function _message_role(text, bigint) is 'Returns a role that a message can have, or raises 22023.';
+comment on function _message_role(text, text) is 'Returns a role that a message can have, or raises 22023.';
 
 create function message_insert(
     session_id uuid,

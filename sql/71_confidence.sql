@@ -53,19 +53,23 @@ select s.tenant, s.model, s.with_memory, s.tier, s.bin, count(*) as answers,
     sum(s.probability * s.weight) / sum(s.weight) as mean_probability,
     sum(s.correct::integer * s.weight) / sum(s.weight) as share_right
 from (
-    select d.tenant, d.model, d.with_memory, d.tier, d.probability, 1 / d.propensity as weight, l.correct,
-        ntile(10) over (partition by d.tenant, d.model, d.with_memory, d.tier order by d.probability) as bin
-    from mindful.decision d
-    join lateral (
-        select o.correct from mindful.outcome o
-        where o.tenant = d.tenant and o.decision_id = d.id order by o.id desc limit 1
-    ) l on true
-    where d.calibrator_id is not null
-        and (d.tenant = (select mindful._tenant()) or (select mindful._reads_all()))
+    select b.*, ntile(greatest(1, least(10, b.labels / 20))::integer)
+        over (partition by b.tenant, b.model, b.with_memory, b.tier order by b.probability) as bin
+    from (
+        select d.tenant, d.model, d.with_memory, d.tier, d.probability, 1 / d.propensity as weight, l.correct,
+            count(*) over (partition by d.tenant, d.model, d.with_memory, d.tier) as labels
+        from mindful.decision d
+        join lateral (
+            select o.correct from mindful.outcome o
+            where o.tenant = d.tenant and o.decision_id = d.id order by o.id desc limit 1
+        ) l on true
+        where d.calibrator_id is not null
+            and (d.tenant = (select mindful._tenant()) or (select mindful._reads_all()))
+    ) b
 ) s
 group by s.tenant, s.model, s.with_memory, s.tier, s.bin;
 comment on view reliability_curve is
-'Labelled answers in ten bins of equal size by the probability that they were given: on the diagonal, mean_probability and share_right are the same. Both are means weighted by 1 / propensity (Horvitz and Thompson 1952; Hajek 1971). For oneself, or for mindful_reader for all.';
+'Labelled answers in bins of equal size, at most ten and of 20 answers at least, by the probability that they were given: on the diagonal, mean_probability and share_right are the same. Both are means weighted by 1 / propensity (Horvitz and Thompson 1952; Hajek 1971). For oneself, or for mindful_reader for all.';
 
 create view risk_coverage with (security_barrier = true) as
 select s.tenant, s.model, s.with_memory, s.probability, s.weight / s.total as coverage, s.wrong / s.weight as risk

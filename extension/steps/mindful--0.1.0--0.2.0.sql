@@ -116,6 +116,7 @@ alter type chat_detail add attribute probability real, add attribute reason text
 -- include sql/50_chat.sql llm_chat_stream
 -- include sql/50_chat.sql session_start
 -- include sql/50_chat.sql message_insert_many
+drop function _message_role(text, bigint);
 -- include sql/50_chat.sql _message_role
 -- include sql/50_chat.sql _session_turns
 

@@ -291,6 +291,7 @@ def test_a_filter_chooses(ana: psycopg.Connection, filter: dict[str, object], go
         ({"metadata": {}}, "22023"),
         ({"kind": "facts"}, "22023"),
         ({"kind": None}, "22023"),
+        ({"role": "assistent"}, "22023"),
         ({"kinds": "fact"}, "22023"),
         ({"since": "soon"}, "22023"),
     ],

@@ -86,6 +86,8 @@ def test_a_bad_text_fails_alone_and_becomes_a_dead_letter(
     assert dead == [("poison", 3, "the script refuses a text")]
     assert one(ana, "select embedding_sweep()") == 0  # it would come back for ever
     assert one(ana, "select job_retry('scripted-embedder')") == 0
+    with fails("42704", hint="mindful.model"):
+        ana.execute("select job_retry('nomodel')")
     assert one(ana, "select job_retry()") == 1
     assert ana.execute("select attempts, last_error from embedding_job").fetchall() == [(0, None)]
     assert one(ana, "select count(*) from embedding_job_failed") == 0

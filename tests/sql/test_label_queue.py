@@ -104,21 +104,35 @@ def test_labels_weigh_as_much_as_what_they_stand_for(
     assert sum(answers for _, answers in curve) == 10
 
 
-def test_the_curve_is_weighted_within_its_bins(pair: psycopg.Connection, ana: psycopg.Connection) -> None:
+@pytest.mark.parametrize(("labels", "bins"), [(39, 1), (60, 3), (200, 10), (300, 10)])
+def test_the_curve_is_weighted_within_its_bins(
+    pair: psycopg.Connection, ana: psycopg.Connection, labels: int, bins: int
+) -> None:
     calibrator(ana, FIRST, 0, 0.5, 0.9)
     ana.execute(
         """with decided as (
                insert into decision (model, with_memory, tier, signals, probability, calibrator_id, action, reason,
                    offered, propensity)
-               select 'first', false, 0, '{}', n / 100.0, (select max(id) from calibrator), 'flag', 'x',
-                   n % 2 = 1, case when n % 2 = 1 then 0.25 else 1 end
-               from generate_series(1, 20) n
+               select 'first', false, 0, '{}', n / 1000.0, (select max(id) from calibrator), 'flag', 'x',
+                   n %% 2 = 1, case when n %% 2 = 1 then 0.25 else 1 end
+               from generate_series(1, %s) n
                returning id, offered)
-           insert into outcome (decision_id, correct, grader) select id, offered, 'rule' from decided"""
+           insert into outcome (decision_id, correct, grader) select id, offered, 'rule' from decided""",
+        (labels,),
     )
     rows = ana.execute(
         "select answers, mean_probability, share_right from reliability_curve order by bin"
     ).fetchall()
+    size = labels / bins
+    weighed = [
+        [(4 if n % 2 else 1, n) for n in range(int(at * size) + 1, int((at + 1) * size) + 1)]
+        for at in range(bins)
+    ]
     assert rows == [
-        (2, pytest.approx((4 * (2 * at + 1) + 2 * at + 2) / 500), pytest.approx(0.8)) for at in range(10)
+        (
+            len(part),
+            pytest.approx(sum(weight * n for weight, n in part) / sum(weight for weight, _ in part) / 1000),
+            pytest.approx(sum(weight for weight, n in part if n % 2) / sum(weight for weight, _ in part)),
+        )
+        for part in weighed
     ]
