@@ -333,8 +333,17 @@ begin
     )
     returning id into new_id;
     update mindful.memory m
-    set superseded_by = new_id, valid_to = greatest(old.valid_from, least(old.valid_to, since))
+    set superseded_by = new_id
     where m.tenant = old.tenant and m.id = old.id;
+    with recursive earlier as (
+        select old.id as id
+        union
+        select m.id from earlier e join mindful.memory m on m.tenant = old.tenant and m.superseded_by = e.id
+    )
+    update mindful.memory m
+    set valid_to = greatest(m.valid_from, since)
+    from earlier e
+    where m.tenant = old.tenant and m.id = e.id and coalesce(m.valid_to > since, true);
     insert into mindful.memory_evidence (id, source_id, quote)
     select distinct new_id, v.source_id, v.quote from mindful._evidence('evidence', memory_update.evidence) v;
     insert into mindful.memory_link (source_id, target_id, relation, weight)
@@ -347,7 +356,7 @@ begin
 end
 $$;
 comment on function memory_update(bigint, text, jsonb, real, real, text, timestamptz, timestamptz, jsonb) is
-'Supersedes a memory by a new text, and returns the new memory''s id; the old one is kept as it was, true until before valid_from (NULL: now) and pointing at the new one. The new one has its kind, session, source, source_key (which the old one gives up) and links, and, where they are NULL here, its metadata, importance, level and the end of its validity if that is still ahead. Confidence and evidence are of a text, so they are not carried over. A valid_from of -infinity says that the old one was never true. Of two updates of a memory at once one wins, the other fails with 55000. Errors: 22004, 22023, 42704 (no such memory of yours), 42809 (a message, which is never rewritten), 55000 (superseded already; a row of an attached table), 54000.';
+'Supersedes a memory by a new text, and returns the new memory''s id; the old one is kept as it was, true until before valid_from (NULL: now) and pointing at the new one; older versions end then at the latest, too. The new one has its kind, session, source, source_key (which the old one gives up) and links, and, where they are NULL here, its metadata, importance, level and the end of its validity if that is still ahead. Confidence and evidence are of a text, so they are not carried over. A valid_from of -infinity says that the old one was never true. Of two updates of a memory at once one wins, the other fails with 55000. Errors: 22004, 22023, 42704 (no such memory of yours), 42809 (a message, which is never rewritten), 55000 (superseded already; a row of an attached table), 54000.';
 
 create type memory_version as (
     id bigint,
