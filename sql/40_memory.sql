@@ -83,6 +83,7 @@ comment on table memory_count is 'How many memories a tenant has, and lexemes in
 create function _statistics_of_sample(variadic relations regclass[]) returns void
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
+set default_statistics_target = 1 -- or tenants that are not among the sample's would be taken for rare ones
 as $$
 declare
     names text := array_to_string(relations, ', ');
