@@ -7,13 +7,20 @@ begin atomic
 end;
 comment on function _slot_class() is 'The class of the advisory locks that are slots for running a model ("mind" in ASCII).';
 
+create function _slot_count(cores integer) returns integer
+language sql stable parallel safe security invoker
+begin atomic
+    select coalesce(nullif((mindful.setting_get('model_slots') #>> '{}')::integer, 0), cores);
+end;
+comment on function _slot_count(integer) is 'As many slots as the setting model_slots says, or else as there are cores.';
+
 create function _slot_take(cores integer) returns integer
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 set lock_timeout = 0
 as $$
 declare
-    slots integer := coalesce(nullif((mindful.setting_get('model_slots') #>> '{}')::integer, 0), cores);
+    slots integer := mindful._slot_count(cores);
     -- Waiters spread over the slots by process number.
     slot integer := 1 + pg_backend_pid() % slots;
     wait_ms text := mindful.setting_get('model_slot_wait_ms') #>> '{}';
@@ -40,7 +47,7 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
-    slots integer := coalesce(nullif((mindful.setting_get('model_slots') #>> '{}')::integer, 0), cores);
+    slots integer := mindful._slot_count(cores);
 begin
     return array(
         select s from generate_series(1, slots) s where s <> own and pg_try_advisory_lock(mindful._slot_class(), s)

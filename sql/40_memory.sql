@@ -164,8 +164,7 @@ begin
         from generate_series(1, 300) n', relation, dims, vector_schema);
     perform mindful._statistics_of_sample(format('mindful.%I', relation));
     execute format('alter table mindful.%I add foreign key (tenant, id) references mindful.memory on delete cascade', relation);
-    execute format('alter table mindful.%I enable row level security', relation);
-    execute format('alter table mindful.%I force row level security', relation);
+    execute format('alter table mindful.%I enable row level security, force row level security', relation);
     execute format('create policy own on mindful.%I using (tenant = (select mindful._tenant()))
         with check (tenant = (select mindful._tenant()))', relation);
     execute format('grant select, insert, update, delete on mindful.%I to mindful_user', relation);

@@ -332,18 +332,15 @@ begin
         mindful._valid_to_argument('valid_to', since, until)
     )
     returning id into new_id;
-    update mindful.memory m
-    set superseded_by = new_id
-    where m.tenant = old.tenant and m.id = old.id;
     with recursive earlier as (
         select old.id as id
         union
         select m.id from earlier e join mindful.memory m on m.tenant = old.tenant and m.superseded_by = e.id
     )
     update mindful.memory m
-    set valid_to = greatest(m.valid_from, since)
+    set superseded_by = coalesce(m.superseded_by, new_id), valid_to = greatest(m.valid_from, least(m.valid_to, since))
     from earlier e
-    where m.tenant = old.tenant and m.id = e.id and coalesce(m.valid_to > since, true);
+    where m.tenant = old.tenant and m.id = e.id and (m.id = old.id or coalesce(m.valid_to > since, true));
     insert into mindful.memory_evidence (id, source_id, quote)
     select distinct new_id, v.source_id, v.quote from mindful._evidence('evidence', memory_update.evidence) v;
     insert into mindful.memory_link (source_id, target_id, relation, weight)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from psycopg.types.json import Jsonb
 from support import EMBEDDER, SCRIPTED_EMBEDDER, fails, one
+from support.memories import remember_all
 
 FACTS = [
     "Rex is a beagle who sleeps in the kitchen.",
@@ -15,16 +15,12 @@ FACTS = [
 STATUS = "select embedded, missing, stale, queued, failed, oldest_wait > '0' from embedding_status where model = %s"
 
 
-def remember(connection: psycopg.Connection, contents: list[str]) -> None:
-    connection.execute("select memory_insert_many(%s)", (Jsonb([{"content": text} for text in contents]),))
-
-
 @pytest.mark.usefixtures("scripted")
 def test_a_sweep_finds_what_came_without_an_embedding(
     ana: psycopg.Connection, bob: psycopg.Connection, admin: psycopg.Connection, db: psycopg.Connection
 ) -> None:
-    remember(ana, FACTS)
-    remember(bob, FACTS[:1])
+    remember_all(ana, *FACTS)
+    remember_all(bob, *FACTS[:1])
     assert one(admin, "select embedding_sweep()") == 0
     db.execute("set row_security = off")
     db.execute("insert into memory (tenant, content) values (%s, 'Restored.')", (ana.info.user,))
@@ -46,7 +42,7 @@ def test_a_sweep_finds_what_was_there_before_an_embedder(
     db: psycopg.Connection, ana: psycopg.Connection
 ) -> None:
     db.execute("update model set is_default = false where kind = 'embedder'")
-    remember(ana, FACTS)
+    remember_all(ana, *FACTS)
     with fails("55000", hint="model_register"):
         ana.execute("select embedding_sweep()")
     with fails("42704"):
@@ -58,7 +54,7 @@ def test_a_sweep_finds_what_was_there_before_an_embedder(
 def test_an_embedder_is_filled_beside_the_default_one_and_takes_its_place(
     admin: psycopg.Connection, ana: psycopg.Connection
 ) -> None:
-    remember(ana, FACTS)
+    remember_all(ana, *FACTS)
     with fails("55000", hint="embedding_sweep"):
         admin.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
     assert one(admin, "select embedding_sweep(%s)", SCRIPTED_EMBEDDER) == 3
@@ -77,10 +73,10 @@ def test_an_embedder_is_filled_beside_the_default_one_and_takes_its_place(
 def test_what_is_written_while_an_embedder_takes_over_is_embedded_by_it(
     admin: psycopg.Connection, ana: psycopg.Connection
 ) -> None:
-    remember(ana, [f"note {number}" for number in range(100)])
+    remember_all(ana, *(f"note {number}" for number in range(100)))
     admin.execute("select embedding_sweep(%s)", (SCRIPTED_EMBEDDER,))
     admin.execute("select job_run()")
-    remember(ana, ["late"])
+    remember_all(ana, "late")
     admin.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
     assert ana.execute(STATUS, (SCRIPTED_EMBEDDER,)).fetchone() == (100, 1, 0, 1, 0, True)
     admin.execute("select job_run()")
@@ -88,7 +84,7 @@ def test_what_is_written_while_an_embedder_takes_over_is_embedded_by_it(
 
 
 def test_two_embedders_are_compared_by_one_query(admin: psycopg.Connection, ana: psycopg.Connection) -> None:
-    remember(ana, FACTS)
+    remember_all(ana, *FACTS)
     ana.execute("select embedding_sweep(%s)", (SCRIPTED_EMBEDDER,))
     ana.execute("select job_run()")
     best = "select model, content from embedding_compare('Where does my puppy lie down?') where rank = 1 order by model"
@@ -112,8 +108,8 @@ def test_two_embedders_are_compared_by_one_query(admin: psycopg.Connection, ana:
 def test_users_see_how_far_their_own_are_and_readers_all(
     ana: psycopg.Connection, bob: psycopg.Connection, reader: psycopg.Connection
 ) -> None:
-    remember(ana, FACTS)
-    remember(bob, FACTS[:1])
+    remember_all(ana, *FACTS)
+    remember_all(bob, *FACTS[:1])
     query = "select tenant, model, embedded, missing from embedding_status order by 1, 2"
     own = [(ana.info.user, EMBEDDER, 0, 3), (ana.info.user, SCRIPTED_EMBEDDER, 3, 0)]
     assert ana.execute(query).fetchall() == own

@@ -5,8 +5,8 @@ import json
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import Connect, fails
-from support.models import SCRIPTED_EMBEDDER
+from support import SCRIPTED_EMBEDDER, Connect, fails
+from support.memories import remember_all
 
 FACTS = [
     "Rex is a beagle who sleeps in the kitchen.",
@@ -17,19 +17,12 @@ FACTS = [
 ]
 
 
-def remember(connection: psycopg.Connection, contents: list[str]) -> list[int]:
-    rows = connection.execute(
-        "select memory_insert_many(%s)", (Jsonb([{"content": content} for content in contents]),)
-    )
-    return [row[0] for row in rows]
-
-
 def recall(connection: psycopg.Connection, query: str, k: int = 3) -> list[str]:
     return [row[0] for row in connection.execute("select content from memory_recall(%s, %s)", (query, k))]
 
 
 def test_recall_finds_by_meaning_and_by_words(ana: psycopg.Connection, connect: Connect) -> None:
-    remember(ana, FACTS)
+    remember_all(ana, *FACTS)
     other = connect("ana")  # what one connection remembers, another recalls
     assert recall(other, "Which food allergies are there?", 1) == ["Peanuts make my throat swell."]
     assert recall(other, "Toronto", 1) == ["Marta moved to Toronto in 2019."]
@@ -39,13 +32,13 @@ def test_recall_finds_by_meaning_and_by_words(ana: psycopg.Connection, connect: 
 
 
 def test_ids_come_in_the_order_of_the_texts(ana: psycopg.Connection) -> None:
-    ids = remember(ana, FACTS)
+    ids = remember_all(ana, *FACTS)
     assert ids == sorted(ids)
     assert [row[0] for row in ana.execute("select content from memory order by id")] == FACTS
 
 
 def test_a_changed_text_is_found_by_its_new_words_only(ana: psycopg.Connection) -> None:
-    (memory_id,) = remember(ana, ["The meeting is in Lisbon."])
+    (memory_id,) = remember_all(ana, "The meeting is in Lisbon.")
     ana.execute("update memory set content = 'The concert is in Oslo.' where id = %s", (memory_id,))
     row = ana.execute("select similarity, bm25 from memory_recall('concert Oslo', 1)").fetchone()
     assert row is not None
@@ -57,7 +50,7 @@ def test_a_changed_text_is_found_by_its_new_words_only(ana: psycopg.Connection) 
 
 
 def test_a_deleted_memory_leaves_nothing(ana: psycopg.Connection) -> None:
-    remember(ana, FACTS)
+    remember_all(ana, *FACTS)
     ana.execute("delete from memory")
     for relation in ("memory", "memory_term", "memory_embedding_all_minilm_l6_v2"):
         assert ana.execute(f"select count(*) from {relation}").fetchone() == (0,)
@@ -66,8 +59,8 @@ def test_a_deleted_memory_leaves_nothing(ana: psycopg.Connection) -> None:
 
 
 def test_counts_agree_with_the_rows(ana: psycopg.Connection, connect: Connect) -> None:
-    remember(ana, FACTS)
-    remember(connect("ana"), ["One more from another connection."])
+    remember_all(ana, *FACTS)
+    remember_all(connect("ana"), "One more from another connection.")
     ana.execute("update memory set content = content || ' And more words here.' where id % 2 = 0")
     ana.execute("delete from memory where id % 3 = 0")
     assert (
@@ -83,7 +76,7 @@ def test_counts_agree_with_the_rows(ana: psycopg.Connection, connect: Connect) -
 
 
 def test_stop_words_alone_are_recalled_by_meaning(ana: psycopg.Connection) -> None:
-    remember(ana, FACTS)
+    remember_all(ana, *FACTS)
     assert len(recall(ana, "who is that", 2)) == 2
 
 
@@ -138,7 +131,7 @@ def test_memories_without_an_embedder_are_found_by_their_words(
     db: psycopg.Connection, ana: psycopg.Connection
 ) -> None:
     db.execute("update model set is_default = false where kind = 'embedder'")
-    remember(ana, FACTS)
+    remember_all(ana, *FACTS)
     rows = ana.execute("select content, similarity from memory_recall('Toronto', 2)").fetchall()
     assert rows == [("Marta moved to Toronto in 2019.", None)]
 
@@ -158,7 +151,7 @@ def test_a_load_into_an_empty_database_reads_no_more_row_by_row(
         where relid = 'memory'::regclass"""
     with ana.transaction():
         for start in range(0, 5000, 50):
-            remember(ana, [f"note {number}" for number in range(start, start + 50)])
+            remember_all(ana, *(f"note {number}" for number in range(start, start + 50)))
         row = ana.execute(read).fetchone()
     assert row is not None
     assert row[0] < 10 * 5000
@@ -176,10 +169,12 @@ def test_a_change_of_many_reads_no_more_row_by_row(
     db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
     blocks = """select sum(idx_blks_hit + idx_blks_read) from pg_statio_user_indexes
         where relname in ('memory', 'memory_term')"""
-    (first,) = remember(ana, ["note"])
+    (first,) = remember_all(ana, "note")
     ana.execute("update memory set content = 'changed' where id = %s", (first,))
     ana.execute("delete from memory where id = %s", (first,))
-    ids = [made for _ in range(16) for made in remember(ana, [f"note {number}" for number in range(500)])]
+    ids = [
+        made for _ in range(16) for made in remember_all(ana, *(f"note {number}" for number in range(500)))
+    ]
     counted = []
     for wanted in ([], ids[::16]):
         ana.execute(f"{change} where id = any (%s)", (wanted,))
@@ -193,16 +188,16 @@ def test_a_change_of_many_reads_no_more_row_by_row(
 
 def test_writers_do_not_wait_for_each_other(ana: psycopg.Connection, connect: Connect) -> None:
     with ana.transaction():
-        remember(ana, FACTS)
+        remember_all(ana, *FACTS)
         for _ in range(3):
             other = connect("ana")
             other.execute("set lock_timeout = '5s'")
-            remember(other, ["Written while the other transaction is open."])
+            remember_all(other, "Written while the other transaction is open.")
     with ana.transaction():
         ana.execute("set transaction isolation level repeatable read")
         ana.execute("select count(*) from memory")
-        remember(other, ["Written after the other's snapshot."])
-        remember(ana, ["Written under an older snapshot."])
+        remember_all(other, "Written after the other's snapshot.")
+        remember_all(ana, "Written under an older snapshot.")
     assert ana.execute("select sum(memories) from memory_count").fetchone() == (len(FACTS) + 5,)
 
 
@@ -214,7 +209,7 @@ def crowd(db: psycopg.Connection, ana: psycopg.Connection) -> None:
         """insert into memory (tenant, content)
            select 'crowd', 'note ' || n || ' on subject ' || n % 100 from generate_series(1, 30000) n"""
     )
-    remember(ana, ["The red fox sleeps.", "A blue bird sings.", "The green frog jumps."])
+    remember_all(ana, "The red fox sleeps.", "A blue bird sings.", "The green frog jumps.")
     db.execute("analyze memory, memory_term, memory_embedding_scripted_embedder")
 
 

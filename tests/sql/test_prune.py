@@ -4,8 +4,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.types.json import Jsonb
-from support import SCRIPTED_GENERATOR, Connect, fails, one
+from support import SCRIPTED_GENERATOR, Connect, fails, memories, one
 from support.memories import contents
 
 DAY = 86400
@@ -13,7 +12,7 @@ DAY = 86400
 
 def remember(connection: psycopg.Connection, content: str, days: float = 0, **fields: object) -> int:
     """Remember something so many days ago."""
-    found: int = one(connection, "select memory_insert_many(%s)", Jsonb([{"content": content} | fields]))
+    found = memories.remember(connection, content, **fields)
     age(connection, "id = %s", days, found)
     return found
 

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import fails
+from support.memories import remember_all
 
 TALK = [
     ("user", "I bought a telescope last week."),
@@ -26,13 +27,6 @@ LEXICAL = {
     "recall_boost_importance": 0,
     "recall_boost_access": 0,
 }
-
-
-def remember(connection: psycopg.Connection, *contents: str) -> list[int]:
-    rows = connection.execute(
-        "select memory_insert_many(%s)", (Jsonb([{"content": content} for content in contents]),)
-    )
-    return [row[0] for row in rows]
 
 
 def talk(connection: psycopg.Connection) -> UUID:
@@ -64,7 +58,7 @@ def bm25(idf: float, frequency: float) -> float:
 
 
 def test_bm25_is_the_formula(ana: psycopg.Connection) -> None:
-    remember(ana, "red red fox", "red hen", "blue bird sings loudly")
+    remember_all(ana, "red red fox", "red hen", "blue bird sings loudly")
     rows = ana.execute("select content, bm25, bm25_context from memory_recall('red fox')").fetchall()
     # Lengths 3, 2, 4, mean 3; "red" in 2 of 3 memories, "fox" in 1.
     expected = {
@@ -128,7 +122,7 @@ def test_turns_of_other_sessions_are_no_neighbours(ana: psycopg.Connection) -> N
 
 
 def test_a_score_is_the_sum_of_its_parts(ana: psycopg.Connection) -> None:
-    remember(ana, "red red fox", "red hen", "blue bird sings loudly")
+    remember_all(ana, "red red fox", "red hen", "blue bird sings loudly")
     rows = ana.execute(
         "select score, similarity, bm25_context, recency, importance, access from memory_recall('red fox')"
     ).fetchall()
@@ -142,7 +136,7 @@ def test_a_score_is_the_sum_of_its_parts(ana: psycopg.Connection) -> None:
 
 
 def test_weights_are_settings(ana: psycopg.Connection) -> None:
-    remember(ana, "Rex is a beagle who sleeps in the kitchen.", "A puppy named after a kitchen knife.")
+    remember_all(ana, "Rex is a beagle who sleeps in the kitchen.", "A puppy named after a kitchen knife.")
     set_all(ana, {"recall_weight_bm25_context": 0, "recall_weight_similarity": 1})
     by_meaning = ana.execute("select score, similarity from memory_recall('dog')").fetchall()
     assert by_meaning == sorted(by_meaning, key=lambda row: -row[1])
@@ -153,7 +147,7 @@ def test_weights_are_settings(ana: psycopg.Connection) -> None:
 @pytest.fixture
 def twins(ana: psycopg.Connection) -> list[int]:
     """Two memories that match alike."""
-    return remember(ana, "The red fox sleeps!", "The red fox sleeps.")
+    return remember_all(ana, "The red fox sleeps!", "The red fox sleeps.")
 
 
 def scores(connection: psycopg.Connection) -> dict[int, float]:
@@ -182,7 +176,7 @@ def test_boosts_raise_and_never_by_more_than_a_tenth(ana: psycopg.Connection, tw
 
 
 def test_what_is_not_valid_is_not_recalled(ana: psycopg.Connection) -> None:
-    old, new = remember(ana, "Marta lives in Lima.", "Marta lives in Oslo.")
+    old, new = remember_all(ana, "Marta lives in Lima.", "Marta lives in Oslo.")
     moved = datetime(2024, 5, 1, tzinfo=UTC)
     ana.execute("update memory set valid_to = %s, superseded_by = %s where id = %s", (moved, new, old))
     ana.execute("update memory set valid_from = %s where id = %s", (moved, new))
@@ -198,9 +192,9 @@ def test_what_is_not_valid_is_not_recalled(ana: psycopg.Connection) -> None:
 @pytest.mark.parametrize("hidden", [60, 150])
 def test_many_that_are_no_longer_valid_hide_none_that_are(ana: psycopg.Connection, hidden: int) -> None:
     ana.execute("select model_unload()")
-    remember(ana, *(f"Ticket {number}: the red fox sleeps." for number in range(hidden)))
+    remember_all(ana, *(f"Ticket {number}: the red fox sleeps." for number in range(hidden)))
     ana.execute("update memory set valid_to = now()")
-    remember(ana, "A fox of some sort may have been seen by somebody in the evening.")
+    remember_all(ana, "A fox of some sort may have been seen by somebody in the evening.")
     assert found(
         ana,
         "'red fox sleeps'",
@@ -224,14 +218,14 @@ def test_filters_narrow_a_recall(ana: psycopg.Connection) -> None:
 
 
 def test_the_same_text_comes_once(ana: psycopg.Connection) -> None:
-    first, second = remember(ana, "The red fox sleeps.", "The red fox sleeps.")
+    first, second = remember_all(ana, "The red fox sleeps.", "The red fox sleeps.")
     assert [*scores(ana)] == [second]
     ana.execute("update memory set importance = 0.9 where id = %s", (first,))
     assert [*scores(ana)] == [first]
 
 
 def test_a_budget_ends_the_list(ana: psycopg.Connection) -> None:
-    remember(ana, "red fox " * 20, "red fox " * 10, "red fox")
+    remember_all(ana, "red fox " * 20, "red fox " * 10, "red fox")
     contents = found(ana, "'red fox', 3")
     sizes = [-(-len(content) // 4) for content in contents]
     for budget in (sizes[0], sizes[0] + sizes[1], sum(sizes)):
@@ -244,14 +238,14 @@ def test_a_budget_ends_the_list(ana: psycopg.Connection) -> None:
 
 
 def test_a_read_only_transaction_recalls(ana: psycopg.Connection) -> None:
-    remember(ana, "The red fox sleeps.")
+    remember_all(ana, "The red fox sleeps.")
     with ana.transaction():
         ana.execute("set transaction read only")
         assert found(ana, "'fox'") == ["The red fox sleeps."]
 
 
 def test_a_long_query_is_answered(ana: psycopg.Connection) -> None:
-    remember(ana, "The red fox sleeps.")
+    remember_all(ana, "The red fox sleeps.")
     words = " ".join(f"word{number}" for number in range(20_000))
     assert found(ana, "%s || ' fox'", words) == ["The red fox sleeps."]
 
@@ -291,7 +285,7 @@ def test_options_are_what_setting_get_gives(db: psycopg.Connection, ana: psycopg
 
 def test_another_tenant_recalls_nothing(ana: psycopg.Connection, bob: psycopg.Connection) -> None:
     session = talk(ana)
-    remember(ana, "The safe opens with 4711.")
+    remember_all(ana, "The safe opens with 4711.")
     assert found(bob, "'safe 4711', 100") == []
     assert found(bob, "'violin', 100, session_id => %s", session) == []
     for call in (
@@ -303,7 +297,7 @@ def test_another_tenant_recalls_nothing(ana: psycopg.Connection, bob: psycopg.Co
 
 
 def test_diversity_passes_over_what_is_alike(ana: psycopg.Connection) -> None:
-    remember(
+    remember_all(
         ana,
         "Rex the beagle loves the park.",
         "Rex the beagle loves the park!!",
@@ -327,6 +321,6 @@ def test_diversity_passes_over_what_is_alike(ana: psycopg.Connection) -> None:
 
 def test_diversity_needs_no_embedder(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     db.execute("update model set is_default = false where kind = 'embedder'")
-    remember(ana, "The red fox.", "The red hen.", "The red cock.")
+    remember_all(ana, "The red fox.", "The red hen.", "The red cock.")
     assert found(ana, "'red fox', 3, diversity => 0.5")[0] == "The red fox."
     assert found(ana, "'nothing', 3, diversity => 0.5") == []

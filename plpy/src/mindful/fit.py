@@ -152,9 +152,8 @@ def _chosen(answers: Labelled, names: Sequence[str]) -> list[str]:
 
 
 def _logistic(answers: Labelled, names: Sequence[str]) -> Calibrator:
-    if (
-        answers.rare == 0 or not names
-    ):  # a part in cross-validation of one kind only, or whose signals are all alike
+    # A part in cross-validation may be of one kind only, or its signals be all alike.
+    if answers.rare == 0 or not names:
         share = prior(int(answers.right.sum()), len(answers))
         return Calibrator([], [], [], [], math.log(share / (1 - share)))
     values = answers.matrix(names)
