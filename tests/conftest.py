@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 from support.cluster import Cluster, Connect
-from support.models import model_files, register_models
+from support.models import SCRIPTED_EMBEDDER, model_files, register_models
 
 GROUPS = {
     "ana": ("mindful_user",),
@@ -116,3 +116,15 @@ def admin(connect: Connect) -> psycopg.Connection:
 def reader(connect: Connect) -> psycopg.Connection:
     """A reader of figures."""
     return connect("reader")
+
+
+@pytest.fixture
+def scripted(admin: psycopg.Connection) -> None:
+    """The default embedder takes no time; texts with the same words are the same to it."""
+    admin.execute("select model_default_set(%s, force => true)", (SCRIPTED_EMBEDDER,))
+
+
+@pytest.fixture
+def queueing(scripted: None, admin: psycopg.Connection) -> None:
+    """Everybody's memories are embedded later."""
+    admin.execute("""select setting_set('embedding_mode', '"async"', 'global')""")

@@ -1,4 +1,4 @@
-"""Attacks on models and what they hold, one a function, as in test_attack."""
+"""Attacks on models and what they hold, one a function."""
 
 import contextlib
 import os

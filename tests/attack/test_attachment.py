@@ -1,4 +1,4 @@
-"""Attacks by attached tables, one a function, as in test_attack."""
+"""Attacks by attached tables, one a function."""
 
 from collections.abc import Iterator, Mapping
 
