@@ -9,7 +9,7 @@ setup := extension/setup
 export MINDFUL_HOME ?= $(CURDIR)/.mindful
 dev := "$$MINDFUL_HOME/dev/bin/"
 
-.PHONY: help demo up down psql dsn test image-test lint bench bench-recall bench-scale bench-confidence bench-action bench-lesson bench-imports bench-replay build install models freeze clean packages server dev
+.PHONY: help demo up down psql dsn test attack image-test lint bench bench-recall bench-scale bench-confidence bench-action bench-lesson bench-imports bench-replay build install models freeze clean packages server dev
 
 help: #: this list
 	@sed -n 's/^\([a-z-]*\):[^#]*#: \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-17s %s\n", $$1, $$2 }'
@@ -33,6 +33,9 @@ test: up dev #: set up and run the tests (PYTEST_ARGS="-k recall")
 	@$(setup)/python.sh server reference train
 	@MINDFUL_TEST_DSN="$$($(setup)/cluster.sh dsn)" $(dev)pytest $(PYTEST_ARGS)
 
+attack: up dev #: attack the private cluster, and print what came of it (ATTACK_ARGS="--write docs/security.md")
+	@MINDFUL_TEST_DSN="$$($(setup)/cluster.sh dsn)" $(dev)pytest tests/attack -q --table $(ATTACK_ARGS)
+
 image-test: #: as root: the demo, tests and linters on a bare Debian made by debootstrap (SUITE=bookworm)
 	@tests/image/debootstrap.sh $(SUITE)
 
@@ -54,11 +57,11 @@ bench-scale: up dev #: measure recall among a million memories, half an hour or 
 
 bench-confidence: up dev #: measure confidence on question sets (DATA=folder, BENCH_ARGS="--second FILE.gguf")
 	@[ -n "$(DATA)" ] || { echo "DATA=folder is needed: see tests/bench/confidence.py" >&2; exit 2; }
-	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=plpy/src $(dev)python tests/bench/confidence.py "$(DATA)" $(BENCH_ARGS)
+	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=plpy/src:tests $(dev)python tests/bench/confidence.py "$(DATA)" $(BENCH_ARGS)
 
 bench-action: up dev #: measure what trying again gains, and draw a report (DATA=folder, BENCH_ARGS="--second FILE.gguf")
 	@[ -n "$(DATA)" ] || { echo "DATA=folder is needed: see tests/bench/action.py" >&2; exit 2; }
-	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=plpy/src:client/src $(dev)python tests/bench/action.py "$(DATA)" $(BENCH_ARGS)
+	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=plpy/src:client/src:tests $(dev)python tests/bench/action.py "$(DATA)" $(BENCH_ARGS)
 
 bench-lesson: up dev #: measure what labels do when a like question is asked (DATA=SelfAware.json, BENCH_ARGS=...)
 	@MINDFUL_TEST_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=tests $(dev)python tests/bench/lesson.py "$(DATA)" $(BENCH_ARGS)

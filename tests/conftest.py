@@ -19,6 +19,7 @@ GROUPS = {
     "admin": ("mindful_admin",),
     "reader": ("mindful_reader",),
     "application": ("mindful_user", "mindful_application"),
+    "stranger": (),
 }
 
 
@@ -110,6 +111,12 @@ def bob(connect: Connect) -> psycopg.Connection:
 def admin(connect: Connect) -> psycopg.Connection:
     """An administrator, who registers models."""
     return connect("admin")
+
+
+@pytest.fixture
+def stranger(connect: Connect) -> psycopg.Connection:
+    """A role that may log in, and has no role of mindful."""
+    return connect("stranger")
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ def team(db: psycopg.Connection, ana: psycopg.Connection, bob: psycopg.Connectio
 def test_operator_in_a_shared_schema_runs_as_who_attached(
     team: None, ana: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
+    """Adds an operator to a schema where another tenant attached a table."""
     ana.execute("select memory_insert('The safe opens with 4711.')")
     ana.execute("create table team.ticket (id int primary key, subject varchar(50), body varchar(200))")
     ana.execute(f'grant insert on team.ticket to "{bob.info.user}"')
@@ -35,7 +36,10 @@ def test_operator_in_a_shared_schema_runs_as_who_attached(
 
 
 def test_a_superuser_who_attaches_a_users_table(db: psycopg.Connection, bob: psycopg.Connection) -> None:
-    """The owner of the table chooses what its values do when they become text."""
+    """Changes the type of a column of its table after a superuser attached it.
+
+    The owner of the table chooses what its values do when they become text.
+    """
     db.execute(f'create schema own authorization "{bob.info.user}"')
     bob.execute("create table own.t (id int primary key, body text)")
     bob.execute("create table own.loot (who text)")
@@ -60,7 +64,10 @@ def test_a_superuser_who_attaches_a_users_table(db: psycopg.Connection, bob: psy
 def test_a_trigger_function_made_beforehand(
     team: None, db: psycopg.Connection, ana: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
-    """Replacing a function leaves its owner as he is, and a superuser may replace anybody's."""
+    """Makes the trigger function before a superuser attaches the table.
+
+    Replacing a function leaves its owner as he is, and a superuser may replace anybody's.
+    """
     trigger_function = """select p.proname, p.proowner::regrole::text
         from pg_trigger t join pg_proc p on p.oid = t.tgfoid
         where t.tgrelid = 'team.doc'::regclass and t.tgname = 'remember_inserted'"""
@@ -79,6 +86,7 @@ def test_a_trigger_function_made_beforehand(
 
 
 def test_a_function_of_the_triggers_name(team: None, ana: psycopg.Connection) -> None:
+    """Has attaching overwrite a function that it made."""
     ana.execute("create table team.doc (id int primary key, body text)")
     ana.execute(
         "create function team.doc_remember() returns trigger language plpgsql as $$ begin return old; end $$"
@@ -93,6 +101,7 @@ def test_a_function_of_the_triggers_name(team: None, ana: psycopg.Connection) ->
 
 
 def test_tables_whose_names_begin_alike(team: None, ana: psycopg.Connection) -> None:
+    """Attaches two tables whose names are cut to the same one."""
     names = [f"team.{'a' * 50}_{end}" for end in "xy"]
     for name, column in zip(names, ("one", "two"), strict=True):
         ana.execute(f"create table {name} (id int primary key, {column} text)")
@@ -104,6 +113,7 @@ def test_tables_whose_names_begin_alike(team: None, ana: psycopg.Connection) -> 
 
 
 def test_hostile_names_of_columns_and_tables(team: None, ana: psycopg.Connection) -> None:
+    """Names a column and a table so that their names end a string."""
     column = '"id$function$;select 1;select $function$"'
     table = """team."t %1$s '"" \\ x\""""
     ana.execute(f"create table {table} ({column} int primary key, body text)".replace("%", "%%"), ())
@@ -114,7 +124,10 @@ def test_hostile_names_of_columns_and_tables(team: None, ana: psycopg.Connection
 
 
 def test_primary_keys_that_read_alike(team: None, ana: psycopg.Connection, bob: psycopg.Connection) -> None:
-    """Bob may touch his own rows only, and must not overwrite or forget the memory of another."""
+    """Overwrites and forgets a memory by a primary key that reads like another.
+
+    Bob may touch his own rows only, and must not overwrite or forget the memory of another.
+    """
     ana.execute(
         "create table team.doc (a text, b text, owner name default current_user, body text, primary key (a, b))"
     )
@@ -132,6 +145,7 @@ def test_primary_keys_that_read_alike(team: None, ana: psycopg.Connection, bob: 
 def test_a_writers_settings_change_the_key(
     team: None, ana: psycopg.Connection, bob: psycopg.Connection, setting: str
 ) -> None:
+    """Deletes a row under a setting that changes how its key reads."""
     ana.execute("create table team.doc (at timestamptz primary key, body text)")
     ana.execute(f'grant all on team.doc to "{bob.info.user}"')
     ana.execute("select memory_attach('team.doc', 'body')")
@@ -144,6 +158,7 @@ def test_a_writers_settings_change_the_key(
 def test_a_writer_turns_the_triggers_off(
     team: None, ana: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
+    """Turns the triggers of an attached table off by row_security."""
     ana.execute("create table team.doc (id int primary key, body text)")
     ana.execute(f'grant all on team.doc to "{bob.info.user}"')
     ana.execute("select memory_attach('team.doc', 'body')")
@@ -156,6 +171,7 @@ def test_a_writer_turns_the_triggers_off(
 def test_detaching_anothers_table(
     team: None, ana: psycopg.Connection, bob: psycopg.Connection, roles: Mapping[str, str]
 ) -> None:
+    """Detaches the table that another tenant attached."""
     ana.execute("create table team.doc (id int primary key, body text)")
     ana.execute("select memory_attach('team.doc', 'body')")
     with fails("42704"):

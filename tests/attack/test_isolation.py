@@ -73,8 +73,9 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
     return ana
 
 
-def test_every_table_of_the_schema_is_guarded(db: psycopg.Connection) -> None:
-    open_tables = db.execute(
+def test_every_table_of_the_schema_is_guarded(bob: psycopg.Connection) -> None:
+    """Looks for a table without forced row-level security."""
+    open_tables = bob.execute(
         """select relname from pg_class where relnamespace = 'mindful'::regnamespace and relkind = 'r'
            and not (relrowsecurity and relforcerowsecurity)"""
     ).fetchall()
@@ -82,6 +83,7 @@ def test_every_table_of_the_schema_is_guarded(db: psycopg.Connection) -> None:
 
 
 def test_nobody_sees_anothers_rows(victim: psycopg.Connection, bob: psycopg.Connection) -> None:
+    """Counts the rows of every table, and recalls another tenant's text."""
     for table in TABLES:
         seen = [
             connection.execute(f"select count(*) from {table}").fetchone() for connection in (victim, bob)
@@ -95,6 +97,7 @@ def test_nobody_sees_anothers_rows(victim: psycopg.Connection, bob: psycopg.Conn
 def test_nobody_writes_anothers_rows(
     victim: psycopg.Connection, bob: psycopg.Connection, db: psycopg.Connection
 ) -> None:
+    """Updates, deletes and inserts rows of another tenant, and writes into its session."""
     tenant = victim.info.user
     session_id, memory_id = (
         db.execute(
@@ -121,6 +124,7 @@ def test_nobody_writes_anothers_rows(
 
 
 def test_records_of_what_happened_are_not_rewritten(victim: psycopg.Connection) -> None:
+    """Rewrites its own records: generations, reviews, decisions, labels, calibrators."""
     for table in ("generation", "review", "calibrator", "threshold", "gold", "decision", "outcome"):
         for statement in (f"update {table} set tenant = 'x'", f"delete from {table}"):
             with pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedColumn)):
@@ -128,6 +132,7 @@ def test_records_of_what_happened_are_not_rewritten(victim: psycopg.Connection) 
 
 
 def test_a_tenant_is_believed_of_an_application_only(connect: Connect) -> None:
+    """Sets mindful.tenant without being an application, and reads as one from a second tenant."""
     application, bob = connect("application"), connect("bob")
     for connection in (application, bob):
         connection.execute("set mindful.tenant = 'customer-7'")
@@ -141,6 +146,7 @@ def test_a_tenant_is_believed_of_an_application_only(connect: Connect) -> None:
 def test_a_reader_sees_figures_of_all_and_words_of_none(
     victim: psycopg.Connection, reader: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
+    """Reads texts, titles, vectors and lexemes with the rights of a reader."""
     assert reader.execute("select sum(memories) from memory_overview").fetchone() == (5,)
     assert bob.execute("select * from memory_overview").fetchall() == []
     assert reader.execute("select count(*) from model_usage").fetchone() != (0,)
@@ -163,6 +169,7 @@ def test_a_reader_sees_figures_of_all_and_words_of_none(
 def test_the_rights_of_user_and_reader_do_not_add_up(
     db: psycopg.Connection, victim: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
+    """Reads all texts as user and reader at once."""
     db.execute(f'grant mindful_reader to "{bob.info.user}"')
     try:
         assert bob.execute("select content from memory").fetchall() == []
@@ -171,23 +178,25 @@ def test_the_rights_of_user_and_reader_do_not_add_up(
 
 
 def test_an_administrator_reads_nobody(victim: psycopg.Connection, admin: psycopg.Connection) -> None:
+    """Reads every table as an administrator."""
     for table in TABLES:
         with fails("42501", hint=None):
             admin.execute(f"select * from {table}")
 
 
-def test_a_stranger_can_do_nothing(cluster: object, db: psycopg.Connection) -> None:
-    db.execute("set role pg_monitor")
+def test_a_stranger_can_do_nothing(stranger: psycopg.Connection) -> None:
+    """Calls functions and reads models without any role of mindful."""
     for statement in (
         "select mindful.llm_generate('x')",
         "select * from mindful.model",
         "select mindful._tenant()",
     ):
         with fails("42501", hint=None):
-            db.execute(statement)
+            stranger.execute(statement)
 
 
 def test_objects_on_the_callers_path_are_not_used(bob: psycopg.Connection, db: psycopg.Connection) -> None:
+    """Places functions and a table before those of mindful on the search path."""
     db.execute(f'create schema trap authorization "{bob.info.user}"')
     bob.execute("create function trap.btrim(text, text) returns text language sql as $$ select 1 / 0 $$")
     bob.execute(
@@ -203,6 +212,7 @@ def test_objects_on_the_callers_path_are_not_used(bob: psycopg.Connection, db: p
 def test_state_of_a_session_does_not_outlive_a_change_of_role(
     db: psycopg.Connection, connect: Connect
 ) -> None:
+    """Recalls and chats in a connection that another role used before."""
     ana, bob = connect("ana"), connect("bob")
     db.execute(f'set role "{ana.info.user}"')
     db.execute("select memory_insert('The safe opens with 4711.')")

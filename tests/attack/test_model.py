@@ -1,7 +1,6 @@
 """Attacks on models and what they hold, one a function."""
 
 import contextlib
-import os
 import time
 
 import psycopg
@@ -9,11 +8,11 @@ import pytest
 from support import SCRIPTED_GENERATOR, Connect, fails, one
 
 
-@pytest.mark.skipif("MINDFUL_TEST_CRASH" not in os.environ, reason="ends every connection of the cluster")
 @pytest.mark.parametrize("between", ["select model_unload()", "select llm_generate('x', max_tokens => 1)"])
 def test_model_unloaded_under_an_open_stream(
     bob: psycopg.Connection, admin: psycopg.Connection, between: str
 ) -> None:
+    """Unloads a model while a stream of it is open."""
     with bob.transaction():
         bob.execute("declare c cursor for select llm_stream('Tell me a long story', max_tokens => 8)")
         bob.execute("fetch 1 c")
@@ -25,8 +24,8 @@ def test_model_unloaded_under_an_open_stream(
         raise psycopg.Rollback
 
 
-@pytest.mark.skipif("MINDFUL_TEST_CRASH" not in os.environ, reason="ends every connection of the cluster")
 def test_model_unloaded_in_the_query_that_streams(bob: psycopg.Connection) -> None:
+    """Unloads a model in the query that streams it."""
     with contextlib.suppress(psycopg.Error):
         bob.execute("select llm_stream('Tell me a long story', max_tokens => 8), model_unload()")
     assert not bob.broken, "the server crashed"
@@ -35,6 +34,7 @@ def test_model_unloaded_in_the_query_that_streams(bob: psycopg.Connection) -> No
 def test_cached_tokens_tell_what_another_role_asked(
     db: psycopg.Connection, ana: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
+    """Tells by cached tokens what another role asked in this connection."""
     guesses = ("My PIN is 0000", "My PIN is 4711")
     cached = []
     for guess in guesses:
@@ -46,6 +46,7 @@ def test_cached_tokens_tell_what_another_role_asked(
 
 
 def test_cached_tokens_tell_what_another_tenant_asked(connect: Connect) -> None:
+    """Tells by cached tokens what another tenant asked in this connection."""
     application = connect("application")
     cached = []
     for guess in ("My PIN is 0000", "My PIN is 4711"):
@@ -61,7 +62,10 @@ def test_cached_tokens_tell_what_another_tenant_asked(connect: Connect) -> None:
 def test_cached_tokens_tell_what_an_open_stream_was_asked(
     db: psycopg.Connection, ana: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
-    """A stream that goes on after the role has changed fills the cache with its own prompt again."""
+    """Tells by cached tokens what an open stream of another role was asked.
+
+    A stream that goes on after the role has changed fills the cache with its own prompt again.
+    """
     cached = []
     with db.transaction():
         db.execute(f'set local role "{ana.info.user}"')
@@ -82,6 +86,7 @@ def test_cached_tokens_tell_what_an_open_stream_was_asked(
 def test_cached_tokens_tell_the_system_prompt_of_a_definers_function(
     db: psycopg.Connection, ana: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
+    """Tells by cached tokens the system prompt of another role's function."""
     db.execute(f'create schema helper authorization "{ana.info.user}"')
     ana.execute(
         """create function helper.ask(question text) returns text language sql security definer
@@ -103,6 +108,7 @@ def test_cached_tokens_tell_the_system_prompt_of_a_definers_function(
 
 
 def test_system_prompt_of_any_length(bob: psycopg.Connection) -> None:
+    """Gives a system prompt of 8 MB."""
     bob.execute("select llm_token_count('x')")
     bob.execute("set statement_timeout = '200ms'")
     started = time.perf_counter()
@@ -112,6 +118,7 @@ def test_system_prompt_of_any_length(bob: psycopg.Connection) -> None:
 
 
 def test_cancel_while_a_long_prompt_is_tokenized(bob: psycopg.Connection) -> None:
+    """Has a megabyte of spaces tokenized."""
     bob.execute("select llm_token_count('x')")
     bob.execute("set statement_timeout = '100ms'")
     started = time.perf_counter()
@@ -121,6 +128,7 @@ def test_cancel_while_a_long_prompt_is_tokenized(bob: psycopg.Connection) -> Non
 
 
 def test_arrays_of_two_dimensions(bob: psycopg.Connection) -> None:
+    """Gives arrays of two dimensions."""
     with fails("22023"):
         bob.execute("select llm_embed_many(array[['a', 'b'], ['c', 'd']])")
     with fails("22023"):
@@ -129,9 +137,11 @@ def test_arrays_of_two_dimensions(bob: psycopg.Connection) -> None:
 
 @pytest.mark.parametrize("temperature", ["1e-45", "1e-38", "nan", "infinity"])
 def test_temperature_at_the_edge_of_numbers(bob: psycopg.Connection, temperature: str) -> None:
+    """Gives temperatures at the edge of what a real holds."""
     with contextlib.suppress(psycopg.errors.InvalidParameterValue):
         bob.execute("select llm_generate('x', temperature => %s, max_tokens => 2)", (temperature,))
 
 
 def test_control_tokens_in_a_users_words(bob: psycopg.Connection) -> None:
+    """Writes a chat template's control tokens into a text."""
     assert one(bob, "select llm_token_count('<|im_end|>')") != 1

@@ -27,6 +27,7 @@ def victim(ana: psycopg.Connection) -> psycopg.Connection:
 def test_a_view_of_a_user_who_reads_seen_as_reader(
     db: psycopg.Connection, victim: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
+    """Reads all texts by a view of its own, as user and reader."""
     db.execute(f'grant mindful_reader to "{bob.info.user}"')
     try:
         bob.execute("create temp view loot as select tenant, content from mindful.memory")
@@ -40,6 +41,7 @@ def test_a_view_of_a_user_who_reads_seen_as_reader(
 def test_a_reader_who_reads_all_data(
     db: psycopg.Connection, victim: psycopg.Connection, reader: psycopg.Connection
 ) -> None:
+    """Reads memories with pg_read_all_data."""
     db.execute(f'grant pg_read_all_data to "{reader.info.user}"')
     try:
         assert reader.execute("select content from mindful.memory").fetchall() == []
@@ -48,6 +50,7 @@ def test_a_reader_who_reads_all_data(
 
 
 def test_words_in_what_readers_see(ana: psycopg.Connection, reader: psycopg.Connection) -> None:
+    """Looks for words of others in what readers may see: sources, hashes, log-probabilities."""
     ana.execute("select memory_insert('x', source => 'Diary: I quit my job')")
     ana.execute("select llm_generate('My PIN is 4711', model => %s)", (SCRIPTED_GENERATOR,))
     for statement in (
@@ -60,6 +63,7 @@ def test_words_in_what_readers_see(ana: psycopg.Connection, reader: psycopg.Conn
 
 
 def test_usage_put_to_anothers_account(ana: psycopg.Connection, bob: psycopg.Connection) -> None:
+    """Charges its own usage to another role."""
     with fails("42501", hint=None):
         bob.execute(
             """insert into generation (model, model_sha256, temperature, max_tokens, prompt_sha256, prompt_tokens,
@@ -72,7 +76,10 @@ def test_usage_put_to_anothers_account(ana: psycopg.Connection, bob: psycopg.Con
 def test_who_else_remembers_this_text_by_a_planted_vector(
     victim: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
-    """The index of vectors holds all tenants': what the search of bob finds depends on who else is near."""
+    """Tells by a planted vector whether another tenant remembers a text.
+
+    The index of vectors holds all tenants': what the search of bob finds depends on who else is near.
+    """
     for setting in (
         "enable_seqscan = off",
         "enable_sort = off",
@@ -98,6 +105,7 @@ def test_who_else_remembers_this_text_by_a_planted_vector(
 
 
 def test_who_else_remembers_this_text_by_explain(victim: psycopg.Connection, bob: psycopg.Connection) -> None:
+    """Tells by EXPLAIN ANALYZE whether another tenant remembers a text."""
     bob.execute("set enable_seqscan = off")
     bob.execute("set enable_sort = off")
     bob.execute("set enable_bitmapscan = off")
@@ -113,6 +121,7 @@ def test_who_else_remembers_this_text_by_explain(victim: psycopg.Connection, bob
 def test_words_of_others_by_the_planners_estimates(
     db: psycopg.Connection, ana: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
+    """Tells by the planner's estimates which words another tenant uses."""
     ana.execute(
         """select memory_insert_many(jsonb_agg(jsonb_build_object('content', 'layoff ' || i)))
            from generate_series(1, 40) i"""
@@ -129,6 +138,7 @@ def test_words_of_others_by_the_planners_estimates(
 def test_leaky_function_in_a_where_clause(
     db: psycopg.Connection, victim: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
+    """Has a cheap function in WHERE report the rows that policies hide."""
     victim.execute("select session_start(title => 'private')")
     notices: list[str] = []
     bob.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
@@ -150,6 +160,7 @@ def test_leaky_function_in_a_where_clause(
 
 
 def test_other_doors_to_anothers_rows(victim: psycopg.Connection, bob: psycopg.Connection) -> None:
+    """Goes for rows by TRUNCATE, COPY, statistics, sequences, upserts, inheritance, triggers and row_security."""
     tenant = victim.info.user
     for statement in (
         "truncate memory",
@@ -183,6 +194,7 @@ def test_other_doors_to_anothers_rows(victim: psycopg.Connection, bob: psycopg.C
 def test_review_of_anothers_answer(
     victim: psycopg.Connection, bob: psycopg.Connection, db: psycopg.Connection
 ) -> None:
+    """Reviews the answer that another tenant got."""
     message = one(victim, "select message_id from llm_chat_detail('safe?', model => %s)", SCRIPTED_GENERATOR)
     with fails("42704"):
         bob.execute("select self_review(%s, %s)", (message, SCRIPTED_GENERATOR))
@@ -195,6 +207,7 @@ def test_review_of_anothers_answer(
 
 
 def test_metadata_that_breaks_a_view(ana: psycopg.Connection, db: psycopg.Connection) -> None:
+    """Breaks a view for all by metadata of the wrong type."""
     ana.execute(
         """select message_insert(session_start(), 'user', 'x', '{"confidence": "none of your business"}')"""
     )
@@ -204,7 +217,10 @@ def test_metadata_that_breaks_a_view(ana: psycopg.Connection, db: psycopg.Connec
 def test_trigger_functions_on_a_table_of_ones_own(
     db: psycopg.Connection, victim: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
-    """Plans that this connection keeps must not be spoilt for the next role that has it."""
+    """Binds the extension's trigger functions to a table of its own.
+
+    Plans that this connection keeps must not be spoilt for the next role that has it.
+    """
     db.execute(f'create schema own authorization "{bob.info.user}"')
     db.execute(f'set role "{bob.info.user}"')
     db.execute("create table own.fake (content_hash text, content text, id bigint, tenant text)")
@@ -221,6 +237,7 @@ def test_trigger_functions_on_a_table_of_ones_own(
 
 
 def test_prompts_in_errors(bob: psycopg.Connection) -> None:
+    """Has errors repeat what was asked, where another role reads the log."""
     secret = "SECRETMARK"
     for statement, argument in (
         ("select llm_generate(%s)", secret * 4000),
@@ -251,6 +268,7 @@ def test_prompts_in_errors(bob: psycopg.Connection) -> None:
 def test_an_administrator_drops_everybodys_embeddings(
     db: psycopg.Connection, victim: psycopg.Connection, admin: psycopg.Connection, dims: int
 ) -> None:
+    """Makes the table of embeddings anew, so that all are lost."""
     with contextlib.suppress(psycopg.Error):
         admin.execute("select mindful._embedding_table_create('all-minilm-l6-v2', %s)", (dims,))
     assert one(db, f"select count(*) from {EMBEDDINGS}") == 1
@@ -259,6 +277,7 @@ def test_an_administrator_drops_everybodys_embeddings(
 def test_an_administrator_overwrites_another_table(
     db: psycopg.Connection, victim: psycopg.Connection, admin: psycopg.Connection
 ) -> None:
+    """Names a model so that its table is another one, or SQL."""
     for name in ("'; drop table mindful.memory; --", '"; drop table mindful.memory; --', "x" * 100, "."):
         with contextlib.suppress(psycopg.Error):
             admin.execute("select mindful._embedding_table_create(%s, 3)", (name,))
@@ -275,6 +294,7 @@ def test_an_administrator_overwrites_another_table(
 
 
 def test_an_administrators_deeply_nested_options(admin: psycopg.Connection) -> None:
+    """Registers a model with options of 3,000 levels."""
     with fails("22023"):
         admin.execute(
             "select mindful.model_register('deep', 'embedder', 'scripted', '',"
@@ -283,14 +303,20 @@ def test_an_administrators_deeply_nested_options(admin: psycopg.Connection) -> N
 
 
 def test_an_administrator_asks_for_unreadable_files(admin: psycopg.Connection) -> None:
+    """Registers files of the system as models."""
     for source in ("/nonexistent", "/root/.bashrc", "PG_VERSION", "/proc/self/environ", "/dev/zero"):
         with pytest.raises(psycopg.Error) as caught:
             admin.execute("select mindful.model_register('q', 'generator', 'llama_cpp', %s)", (source,))
         assert caught.value.sqlstate in {"58P01", "XX001"}, source
 
 
-def test_a_schema_made_before_the_extension(cluster: Cluster, roles: Mapping[str, str]) -> None:
-    """Its owner could place functions in it, where those of mindful would find them."""
+def test_a_schema_made_before_the_extension(
+    cluster: Cluster, roles: Mapping[str, str], bob: psycopg.Connection
+) -> None:
+    """Owns the schema mindful before the extension is created.
+
+    Its owner could place functions in it, where those of mindful would find them.
+    """
     with cluster.database() as name, cluster.connect(name) as connection:
         connection.execute("set client_min_messages = warning")
         connection.execute(f'create schema mindful authorization "{roles["bob"]}"')

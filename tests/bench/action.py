@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 from answers import FIRST, SECOND, TOKENS, Bench
-from markers import put
 from mindful_client import Client
 from mindful_client.cli.confidence import picture
 from psycopg.conninfo import make_conninfo
 from questions import Questions, Row, told, trivia, unlike
+from support.markers import put
 
 BUDGET = 0.5
 """Share of wrong answers that a chat may give: few answers of such small models keep less."""

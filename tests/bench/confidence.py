@@ -16,10 +16,10 @@ from typing import Any
 import budget
 import numpy as np
 from answers import Bench, Kept
-from markers import put
 from mindful import fit, metric, signal
 from mindful.fit import Labelled
 from questions import sets
+from support.markers import put
 
 _CLOSED, _SHOWN, _TOLD = ("TriviaQA", "NQ-open"), ("RGB", "LoCoMo"), "NQ-open, three of four told"
 """Sets whose answers are given without, and with, memories in the prompt; the last mostly hold the answers."""

@@ -11,8 +11,8 @@ import statistics
 from pathlib import Path
 
 import psycopg
-from markers import put
 from support.cluster import Cluster
+from support.markers import put
 
 IMPORTED = {
     "numpy": ("numpy",),

@@ -1,0 +1,134 @@
+"""Records what an attacker's statements came to, for the table that `make attack` prints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from support.cluster import Connect
+from support.markers import put
+
+GROUPS = {
+    "stranger": "any login role",
+    "reader": "mindful_reader",
+    "bob": "mindful_user",
+    "application": "mindful_application",
+    "admin": "mindful_admin",
+    "ana": "mindful_user",
+}
+"""The roles that attack, first those that do where a test connects as several."""
+CANCELED = "57014"
+
+
+@dataclass
+class Attempt:
+    """What was tried by one test, as whom, and what the server answered."""
+
+    attack: str
+    roles: set[str] = field(default_factory=set)
+    errors: dict[str, set[str]] = field(default_factory=dict)
+    canceled_ms: list[float] = field(default_factory=list)
+    held: bool = True
+
+    def attacker(self) -> str:
+        """The first of the roles that the test connected as; a superuser that becomes others otherwise."""
+        return next((name for name in GROUPS if name in self.roles), "superuser")
+
+    def outcome(self) -> str:
+        """What came of it, by the errors of the attacker's statements."""
+        if not self.held:
+            return "**succeeded**"
+        parts = []
+        if refused := sorted(self.errors.get(self.attacker(), set()) - {CANCELED}):
+            parts.append(f"refused ({', '.join(refused)})")
+        if self.canceled_ms:
+            parts.append(f"ended after {max(self.canceled_ms):.0f} ms")
+        return ", ".join(parts) or "nothing gained"
+
+
+ATTEMPTS: dict[str, Attempt] = {}
+"""By test function: parameters of one are one attack."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of `make attack`."""
+    group = parser.getgroup("attack")
+    group.addoption("--table", action="store_true", help="print the attacks and what came of them")
+    group.addoption("--write", type=Path, help="put the table into this file, between its markers")
+
+
+@pytest.fixture(autouse=True)
+def attempt(request: pytest.FixtureRequest) -> Attempt:
+    """The record of this test."""
+    function = request.function
+    text = (function.__doc__ or "").strip().splitlines()
+    return ATTEMPTS.setdefault(f"{function.__module__}.{function.__name__}", Attempt(text[0] if text else ""))
+
+
+@pytest.fixture
+def connect(connect: Connect, attempt: Attempt, roles: Mapping[str, str]) -> Connect:
+    """Opens connections whose errors are recorded."""
+
+    def open_connection(role: str | None = None) -> psycopg.Connection:
+        connection = connect(role)
+        if role is not None:
+            attempt.roles.add(role)
+            connection.cursor_factory = _watched(attempt, role)
+        return connection
+
+    return open_connection
+
+
+def _watched(attempt: Attempt, role: str) -> type[psycopg.Cursor]:
+    class Watched(psycopg.Cursor):
+        def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+            started = time.perf_counter()
+            try:
+                return super().execute(query, params, **options)
+            except psycopg.Error as error:
+                attempt.errors.setdefault(role, set()).add(error.sqlstate or "connection ended")
+                if error.sqlstate == CANCELED:
+                    attempt.canceled_ms.append((time.perf_counter() - started) * 1000)
+                raise
+
+    return Watched
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note a test that failed, in its body or before it."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        function = item.function
+        found = ATTEMPTS.get(f"{function.__module__}.{function.__name__}")
+        if found is not None:
+            found.held = False
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the table, or write it."""
+    table = _table()
+    if config.getoption("--table"):
+        terminalreporter.write_line("")
+        terminalreporter.write(table)
+    if file := config.getoption("--write"):
+        put(file, "attack", table)
+
+
+def _table() -> str:
+    tried = [attempt for attempt in ATTEMPTS.values() if attempt.attack]
+    held = sum(attempt.held for attempt in tried)
+    lines = [f"{len(tried)} attacks tried, {held} held.", "", "| attack | role | outcome |", "|---|---|---|"]
+    for attempt in tried:
+        lines.append(f"| {attempt.attack.rstrip('.')} | {_role(attempt)} | {attempt.outcome()} |")
+    return "\n".join(lines) + "\n"
+
+
+def _role(attempt: Attempt) -> str:
+    return GROUPS.get(attempt.attacker(), attempt.attacker())
