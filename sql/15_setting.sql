@@ -96,6 +96,8 @@ begin
     elsif found_type = 'number' and not (value #>> '{}')::numeric between defined.low::numeric and defined.high::numeric then
         perform mindful._raise('22023', format('setting %s is %s', key, value),
             format('It must be between %s and %s.', defined.low, defined.high));
+    elsif found_type = 'number' and abs((value #>> '{}')::numeric) < 1e-9 and (value #>> '{}')::numeric <> 0 then
+        perform mindful._raise('22023', format('setting %s is %s', key, value), 'It must be 0, or at least 1e-9 away from 0.');
     elsif value #>> '{}' <> all (defined.choices) then
         perform mindful._raise('22023', format('setting %s is %s', key, value),
             format('It must be one of %s.', array_to_string(defined.choices, ', ')));

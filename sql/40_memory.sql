@@ -21,7 +21,7 @@ create table memory (
     source text,
     source_key text,
     content_hash text not null generated always as (md5(content)) stored,
-    created_at timestamptz not null default now() check (isfinite(created_at)),
+    created_at timestamptz not null default now(),
     importance real not null default 0.5 check (importance between 0 and 1),
     confidence real check (confidence between 0 and 1),
     level text not null default 'data' check (level in ('data', 'information', 'knowledge', 'wisdom')),

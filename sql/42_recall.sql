@@ -94,7 +94,7 @@ begin
     -- A place is a turn of a session, or outside of sessions a memory by itself.
     near as materialized (
         select c.id, m.session_id, coalesce(m.turn, m.id) + s.step as place, s.step <> 0 as beside,
-            power(neighbour_share, abs(s.step)) as share
+            mindful._power(neighbour_share, abs(s.step)) as share
         from (select d.id from dense d union select l.id from posting l) c
         cross join lateral (
             select m.id, m.session_id, m.turn from mindful.memory m
@@ -182,8 +182,7 @@ begin
     return query
     with found as (
         select s.*,
-            power(0.5, greatest(date_part('epoch', filter.as_of) - date_part('epoch', (s.memory).created_at), 0)
-                / (86400 * half_life_days)) as age_share,  -- as_of may be infinite
+            mindful._power(0.5, mindful._half_lives((s.memory).created_at, filter.as_of, half_life_days)) as age_share,
             coalesce(a.access_count / (a.access_count + 5.0::double precision), 0) as access_share
         from mindful._recall_scores(query, embedding, embedder, 40 + k + hidden, 10 + k + hidden, filter, narrow, options) s
         left join lateral (
@@ -395,7 +394,7 @@ declare
     budget integer := case when max_tokens is not null then mindful._integer_argument('max_tokens', max_tokens, 1, 2147483647) end;
     filter mindful.recall_filter := row(
         mindful._kinds_argument(kinds), case when metadata is not null then mindful._metadata(metadata) end, session_id,
-        coalesce(as_of, now())
+        coalesce(mindful._range_argument('as_of', as_of), now())
     );
     embedder text := (select f.name from mindful._model_find('embedder', null) f);
 begin
@@ -409,4 +408,4 @@ begin
 end
 $$;
 comment on function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, integer, real, boolean) is
-'The k memories that best match a query in meaning and in words, those of the turns beside them counted in, best first. kinds, metadata (an object that theirs contains) and session_id say which are asked for; valid at as_of, from valid_from until before valid_to, they are all. Memories with the same text come once. With rerank the default reranker orders the best 50 again, if it can within the setting recall_rerank_ms. diversity, from 0 to 1, passes over what is like something that came before. max_tokens ends the list before it has more, a token taken for four characters: counting them would load the generator. No other model but the embedder runs; works in read-only transactions. Errors: 22004 (NULL), 22023 (empty query, k outside 1 to 1000, max_tokens below 1, diversity outside 0 to 1, a kind that there is not, metadata that are no object), 55000 (rerank without a default reranker).';
+'The k memories that best match a query in meaning and in words, those of the turns beside them counted in, best first. kinds, metadata (an object that theirs contains) and session_id say which are asked for; valid at as_of, from valid_from until before valid_to, they are all. Memories with the same text come once. With rerank the default reranker orders the best 50 again, if it can within the setting recall_rerank_ms. diversity, from 0 to 1, passes over what is like something that came before. max_tokens ends the list before it has more, a token taken for four characters: counting them would load the generator. No other model but the embedder runs; works in read-only transactions. Errors: 22004 (NULL), 22008 (as_of is finite and outside the years 1 to 9999), 22023 (empty query, k outside 1 to 1000, max_tokens below 1, diversity outside 0 to 1, a kind that there is not, metadata that are no object), 55000 (rerank without a default reranker).';

@@ -77,7 +77,7 @@ begin atomic
         when pg_catalog.jsonb_typeof(value) = 'null' then null
         when pg_catalog.jsonb_typeof(value) <> 'number' or not value::numeric between 0 and 1
             then mindful._raise('22023', pg_catalog.format('%s is %s', name, value), 'It must be a number from 0 to 1.')::text::real
-        else value::real
+        else mindful._real(value::numeric(40, 39))
     end;
 end;
 comment on function _share_argument(text, jsonb) is 'Returns a number from 0 to 1, NULL for none, or raises 22023.';
@@ -97,13 +97,18 @@ create function _time_argument(name text, value text) returns timestamptz
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
+declare
+    moment timestamptz;
 begin
-    return value::timestamptz;
-exception when invalid_datetime_format or datetime_field_overflow then
-    perform mindful._raise('22023', format('%s is %L', name, value), 'Give a time such as 2026-01-31 12:00+00.');
+    begin
+        moment := value::timestamptz;
+    exception when invalid_datetime_format or datetime_field_overflow then
+        perform mindful._raise('22023', format('%s is %L', name, value), 'Give a time such as 2026-01-31 12:00+00.');
+    end;
+    return mindful._range_argument(name, moment);
 end
 $$;
-comment on function _time_argument(text, text) is 'Returns a time, NULL for none, or raises 22023.';
+comment on function _time_argument(text, text) is 'Returns a time, NULL for none, or raises 22008 (outside the years 1 to 9999) or 22023 (not a time).';
 
 create function _moment_argument(name text, value text) returns timestamptz
 language sql stable parallel safe security invoker
@@ -115,7 +120,7 @@ begin atomic
     end
     from (select mindful._time_argument(name, value) as moment) m;
 end;
-comment on function _moment_argument(text, text) is 'Returns a time that can have been, NULL for none, or raises 22023.';
+comment on function _moment_argument(text, text) is 'Returns a finite time, NULL for none, or raises 22008 or 22023.';
 
 create function _valid_to_argument(name text, valid_from timestamptz, valid_to timestamptz) returns timestamptz
 language sql stable parallel safe security invoker
@@ -310,8 +315,8 @@ as $$
 #variable_conflict use_column
 declare
     old mindful.memory := mindful._memory_updatable(memory_update.id);
-    since timestamptz := coalesce(memory_update.valid_from, now());
-    until timestamptz := coalesce(memory_update.valid_to, case when old.valid_to > since then old.valid_to end);
+    since timestamptz := coalesce(mindful._range_argument('valid_from', memory_update.valid_from), now());
+    until timestamptz := coalesce(mindful._range_argument('valid_to', memory_update.valid_to), case when old.valid_to > since then old.valid_to end);
     new_id bigint;
 begin
     -- A key stands for what is true of its source now: the new version takes it over.

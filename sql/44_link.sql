@@ -119,7 +119,8 @@ begin atomic
             mindful._integer_argument('depth', depth, 1, 5) as depth,
             mindful._direction_argument(direction) as direction,
             mindful._integer_argument('k', k, 1, 1000) as k,
-            mindful._integer_argument('fanout', fanout, 1, 1000) as fanout
+            mindful._integer_argument('fanout', fanout, 1, 1000) as fanout,
+            mindful._range_argument('as_of', as_of) as as_of
     ),
     step as (
         select a.id, null::text as relation, 1::double precision as weight, 0 as depth, array[a.id] as path
@@ -135,7 +136,7 @@ begin atomic
                 where o.tenant = (select mindful._tenant()) and o.source_id = s.id and a.direction <> 'in'
                     and (relations is null or o.relation = any (relations))
                     and o.target_id <> all (s.path)
-                    and mindful._memory_is_true(o.target_id, as_of)
+                    and mindful._memory_is_true(o.target_id, a.as_of)
                 order by o.weight desc
                 limit a.fanout
             )
@@ -146,7 +147,7 @@ begin atomic
                 where i.tenant = (select mindful._tenant()) and i.target_id = s.id and a.direction <> 'out'
                     and (relations is null or i.relation = any (relations))
                     and i.source_id <> all (s.path)
-                    and mindful._memory_is_true(i.source_id, as_of)
+                    and mindful._memory_is_true(i.source_id, a.as_of)
                 order by i.weight desc
                 limit a.fanout
             )
@@ -165,11 +166,11 @@ begin atomic
         where w.depth > 0
         order by w.id, w.depth, w.weight desc, w.path
     )
-    select m.id, m.content, m.kind, b.relation, b.weight::real, b.depth, b.path
+    select m.id, m.content, m.kind, b.relation, mindful._real(b.weight), b.depth, b.path
     from best b
     join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = b.id
     order by b.depth, b.weight desc, m.id
     limit (select a.k from argument a);
 end;
 comment on function memory_neighbors(bigint, integer, text[], text, integer, integer, timestamptz) is
-'The memories that links lead to from one, up to 5 links away, nearest first and at most k: each once, by its shortest path and of those the strongest, with that path, its last relation and the product of its weights. From each memory the fanout strongest links are followed, of some relations (NULL: all), in the direction of the links (out), against it (in) or both, through memories that are true at a time (NULL: at any); at most 10,000 paths in all. Errors: 22004, 22023, 42704 (no such memory of yours).';
+'The memories that links lead to from one, up to 5 links away, nearest first and at most k: each once, by its shortest path and of those the strongest, with that path, its last relation and the product of its weights. From each memory the fanout strongest links are followed, of some relations (NULL: all), in the direction of the links (out), against it (in) or both, through memories that are true at a time (NULL: at any); at most 10,000 paths in all. Errors: 22004, 22008 (as_of outside the years 1 to 9999), 22023, 42704 (no such memory of yours).';

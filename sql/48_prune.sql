@@ -24,10 +24,9 @@ create function _memory_value(
 ) returns double precision
 language sql stable parallel safe security invoker
 begin atomic
-    select importance * pg_catalog.power(0.5::double precision, greatest(0,
-        extract(epoch from pg_catalog.now() - greatest(created_at, last_accessed_at))::double precision / 86400
-        / (half_life_days * pg_catalog.power(4,
-            pg_catalog.array_position(array['data', 'information', 'knowledge', 'wisdom'], level) - 1))));
+    select importance * mindful._power(0.5, mindful._half_lives(greatest(created_at, last_accessed_at), pg_catalog.now(),
+        half_life_days * mindful._power(4,
+            pg_catalog.array_position(array['data', 'information', 'knowledge', 'wisdom'], level) - 1)));
 end;
 comment on function _memory_value(real, text, timestamptz, timestamptz, double precision) is
 'What a memory is worth now: importance x 0.5 ^ (idle time / half-life of its level), idle since it was made or last shown (exponential forgetting, Ebbinghaus 1885).';
@@ -72,8 +71,11 @@ declare
 begin
     if policy = '' then
         perform mindful._raise('22023', 'no policy is given', 'Give at least one of older_than, unused_for, invalid_for, max_importance, max_value and keep.');
-    elsif least(older_than, unused_for, invalid_for) < interval '0' or keep < 0 or 'NaN' in (max_importance, max_value) then
-        perform mindful._raise('22023', 'a bound is negative, or not a number', 'Give times and numbers from 0 up.');
+    elsif least(older_than, unused_for, invalid_for) < interval '0' or greatest(older_than, unused_for, invalid_for) > interval '1000 years'
+        or keep < 0 or 'NaN' in (max_importance, max_value)
+    then
+        perform mindful._raise('22023', 'a bound is negative, more than 1000 years, or not a number',
+            'Give numbers from 0 up, and times from 0 to 1000 years.');
     elsif mindful._kinds_argument(kinds) is null then
         perform mindful._raise('22023', 'kinds is null', 'Kinds are fact, document, summary, reflection and, if it must be, message.');
     end if;

@@ -1,6 +1,7 @@
 create view conversation with (security_invoker = true) as
 select m.tenant, m.session_id, s.title, m.turn, m.role, m.content, m.id as message_id, m.created_at,
-    case jsonb_typeof(m.metadata -> 'confidence') when 'number' then (m.metadata -> 'confidence')::real end as confidence,
+    case when jsonb_typeof(m.metadata -> 'confidence') = 'number' and (m.metadata -> 'confidence')::numeric between 0 and 1
+        then mindful._real((m.metadata -> 'confidence')::numeric(40, 39)) end as confidence,
     m.metadata ->> 'model' as model
 from mindful.memory m
 join mindful.session s on s.tenant = m.tenant and s.session_id = m.session_id

@@ -123,7 +123,7 @@ comment on function _evidence_lost() is 'Forgets facts that were drawn from text
 create function _evidence_confidence(tenant text, id bigint) returns real
 language sql stable parallel safe security invoker
 begin atomic
-    select least(0.99, 1 - (1 - s.prior) * 0.5 ^ (greatest(e.sources, 1) - 1))::real
+    select least(0.99, 1 - (1 - s.prior) * mindful._power(0.5, greatest(e.sources, 1) - 1))::real
     from mindful.memory_statement s,
         lateral (
             select pg_catalog.count(distinct v.source_id) as sources
@@ -264,7 +264,7 @@ language sql volatile parallel unsafe security invoker
 begin atomic
     with faded as (
         update mindful.memory m
-        set importance = greatest(0.05, m.importance * 0.5 ^ (days / (mindful.setting_get('decay_half_life_days') #>> '{}')::double precision))
+        set importance = greatest(0.05, m.importance * mindful._power(0.5, days / (mindful.setting_get('decay_half_life_days') #>> '{}')::double precision))
         from mindful.memory_statement s
         left join mindful.memory_access a on a.tenant = s.tenant and a.id = s.id
         where days > 0 and s.tenant = (select mindful._tenant()) and m.tenant = s.tenant and m.id = s.id and m.importance > 0.05
@@ -387,6 +387,7 @@ begin
     if chosen not in ('rule', 'model') then
         perform mindful._raise('22023', format('extractor is %L', chosen), 'Extractors are rule and model.');
     end if;
+    perform mindful._range_argument('since', since);
     perform mindful._consolidation_lock();
     run := mindful._consolidation_open('extract', model, jsonb_strip_nulls(jsonb_build_object('since', since, 'limits', limits, 'extractor', chosen)));
     begin
@@ -409,7 +410,7 @@ begin
 end
 $$;
 comment on function memory_consolidate(timestamptz, jsonb, text, text) is
-'Draws facts from messages and documents that were not read yet (since: only those created since then), oldest first: each fact is a memory of kind fact that quotes its sources in memory_evidence. What is known already is strengthened, what it contradicts gets valid_to and superseded_by, what belongs together is linked. System prompts, generated answers, prompts'' templates, and what repeats them are rejected and counted. Limits: {"memories": n, "seconds": n}; a run that they cut stays running, and the next call goes on with it. Once nothing is left, used links are strengthened, unused facts fade, and facts are promoted from data to information, knowledge and wisdom. A second call changes nothing. Extractors: rule (English; no model), model (a generator; NULL: the default one). An error is stored with the run, which then failed, and returned. Errors: 22023 (limits, extractor), 55P03 (a run is going on).';
+'Draws facts from messages and documents that were not read yet (since: only those created since then), oldest first: each fact is a memory of kind fact that quotes its sources in memory_evidence. What is known already is strengthened, what it contradicts gets valid_to and superseded_by, what belongs together is linked. System prompts, generated answers, prompts'' templates, and what repeats them are rejected and counted. Limits: {"memories": n, "seconds": n}; a run that they cut stays running, and the next call goes on with it. Once nothing is left, used links are strengthened, unused facts fade, and facts are promoted from data to information, knowledge and wisdom. A second call changes nothing. Extractors: rule (English; no model), model (a generator; NULL: the default one). An error is stored with the run, which then failed, and returned. Errors: 22008 (since is outside the years 1 to 9999), 22023 (limits, extractor), 55P03 (a run is going on).';
 
 create function _limit(limits jsonb, key text, initial integer, high integer) returns integer
 language plpgsql immutable parallel safe security invoker

@@ -163,7 +163,7 @@ begin
     then
         perform mindful._raise('22023', 'confidence, accesses and facts must be numbers', 'For example {"confidence": 0.8, "accesses": 1, "facts": 500}.');
     end if;
-    perform (found_filter ->> 'since')::timestamptz;
+    perform mindful._time_argument('since', found_filter ->> 'since');
     return found_filter;
 end
 $$;

@@ -67,6 +67,7 @@ grant execute on function
     model_unload(text),
     mindful_status(),
     _tenant(),
+    _time_is_readable(timestamptz),
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text),
     setting_undo(bigint),

@@ -1,5 +1,6 @@
 \echo Use "ALTER EXTENSION mindful UPDATE TO '0.2.0'" to load this file. \quit
 
+-- include sql/12_bound.sql
 -- include sql/15_setting.sql
 
 -- model
@@ -65,8 +66,6 @@ comment on column memory.source_key is 'Which part of the source this is: a chun
 
 drop trigger embed_inserted on memory;
 drop trigger embed_updated on memory;
-update memory set created_at = now() where not isfinite(created_at);
-alter table memory add constraint memory_created_at_check check (isfinite(created_at));
 drop trigger index_updated on memory;
 create trigger index_updated after update on memory referencing old table as old_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
@@ -146,6 +145,7 @@ drop function _review_subject(bigint);
 -- include sql/68_clarification.sql
 
 -- view
+-- include sql/70_view.sql conversation
 -- include sql/70_view.sql model_usage
 -- include sql/70_view.sql confidence_daily
 
@@ -155,4 +155,5 @@ drop function _review_subject(bigint);
 -- include sql/76_export.sql
 -- include sql/78_training.sql
 -- include sql/79_schedule.sql
+-- include sql/85_bound_check.sql
 -- include sql/90_privilege.sql

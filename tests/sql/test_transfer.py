@@ -175,7 +175,7 @@ FACT: Line = {"type": "memory", "id": 1, "content": "A fact."}
         ),
         ({"type": "memory", "id": 2, "content": "x", "session_id": SESSION}, f"session {SESSION}"),
         ({"type": "memory", "id": 1, "content": "x"}, "another memory of the file"),
-        ({"type": "memory", "id": 2, "content": "x", "created_at": "infinity"}, "memory_created_at_check"),
+        ({"type": "memory", "id": 2, "content": "x", "created_at": "infinity"}, "memory_created_at_range"),
         ({"type": "session"}, "no session_id"),
         ({"type": "session", "session_id": "1"}, "cannot be read"),
         ({"type": "link", "source_id": 1}, "no source_id or target_id"),

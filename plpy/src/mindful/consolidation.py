@@ -73,7 +73,7 @@ def consolidate(
 def _texts(db: Database, ids: Sequence[int]) -> list[Text]:
     rows = db.rows(
         """select m.id, m.kind, m.role, m.content, m.content_hash, m.session_id::text, m.turn,
-               m.metadata ->> 'speaker' as speaker, pg_catalog.to_json(m.created_at) #>> '{}' as at
+               m.metadata ->> 'speaker' as speaker, mindful._time_text(m.created_at) as at
            from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = any ($1)
            order by m.created_at, m.id""",
         ("bigint[]",),

@@ -53,7 +53,10 @@ def dated(text: str, said: datetime | None) -> datetime | None:
         past = found["side"].lower() in ("last", "this past")
         day = weekday(_DAYS.index(found["weekday"].lower()))
         step = relativedelta(days=-1, weekday=day(-1)) if past else relativedelta(days=1, weekday=day(+1))
-    found_day: datetime = said + step
+    try:
+        found_day: datetime = said + step
+    except OverflowError:  # the day after the last one
+        return None
     return found_day
 
 

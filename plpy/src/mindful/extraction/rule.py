@@ -245,7 +245,7 @@ def _by_rules(
             to = "" if re.match(r"\w+ing\b", thing) else "to "
             content = rule.content.format(s=subject, o=thing, v=parts.get("v"), to=to)
             if when is not None and rule.relation in ("event", "plans"):
-                content = f"{content[:-1]} ({when:%Y-%m-%d})."
+                content = f"{content[:-1]} ({when.date().isoformat()})."
             return rule.relation, subject, thing, content, rule.confidence, when
     return None
 

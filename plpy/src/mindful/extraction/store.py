@@ -35,8 +35,8 @@ class Store:
         """Return the facts about these subjects."""
         rows = self._db.rows(
             """select s.subject, s.relation, s.object, s.id,
-                   pg_catalog.to_json(coalesce(m.valid_from, m.created_at)) #>> '{}' as at,
-                   pg_catalog.to_json(m.valid_to) #>> '{}' as until
+                   mindful._time_text(coalesce(m.valid_from, m.created_at)) as at,
+                   mindful._time_text(m.valid_to) as until
                from mindful.memory_statement s join mindful.memory m on m.tenant = s.tenant and m.id = s.id
                where s.tenant = (select mindful._tenant()) and s.subject = any ($1)
                order by s.id""",
@@ -193,7 +193,7 @@ def _memory(fact: Fact) -> dict[str, Any]:
     assert statement is not None
     metadata: dict[str, Any] = {"subject": fact.subject, "relation": fact.relation, "object": fact.object}
     if statement.when is not None:
-        metadata["date"] = f"{statement.when:%Y-%m-%d}"
+        metadata["date"] = statement.when.date().isoformat()
     sources = len({source for source, _ in fact.sources})
     confidence = min(0.99, 1 - (1 - statement.confidence) * 0.5 ** (sources - 1))
     return {
