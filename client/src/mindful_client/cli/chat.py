@@ -11,7 +11,7 @@ from uuid import UUID
 
 import click
 
-from mindful_client.cli.output import given, printable, report
+from mindful_client.cli.output import given, printable, report, show
 from mindful_client.client import Client
 from mindful_client.errors import InvalidInputError, NotReadyError, QueryCancelledError
 
@@ -76,7 +76,7 @@ class _Talk:
             try:
                 line = input(prompt)
             except (EOFError, KeyboardInterrupt):
-                click.echo()
+                show()
                 self.stopped = False
                 return
             try:
@@ -97,7 +97,7 @@ class _Talk:
     def farewell(self) -> None:
         """Tell how a new conversation can be continued."""
         if self._session_id != self._known:
-            click.echo(f"Continue with: mindful chat --session {self._session_id}", err=True)
+            show(f"Continue with: mindful chat --session {self._session_id}", err=True)
 
     def _answer(self) -> Generator[str, None, None]:
         if self._session_id is None:
@@ -116,16 +116,16 @@ class _Talk:
                 for piece in pieces:
                     if self.stopped:
                         break
-                    click.echo(printable(piece), nl=False)
+                    show(piece, nl=False)
                     begun = True
         except QueryCancelledError:
             if not self.stopped:  # by a statement_timeout, say
                 raise
         finally:
             if begun:
-                click.echo()
+                show()
         if self.stopped:
-            click.echo(f"Stopped. {_RETRY} asks again.", err=True)
+            show(f"Stopped. {_RETRY} asks again.", err=True)
 
     @contextlib.contextmanager
     def _interruptible(self) -> Iterator[None]:

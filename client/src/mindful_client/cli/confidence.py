@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from mindful_client.cli.output import show
 from mindful_client.client import Client
 
 Row = Mapping[str, Any]
@@ -46,7 +47,7 @@ def report_(client: Client, file: Path) -> None:
     svg = file.suffix.lower() == ".svg"
     text = picture(found) if svg else page(found, datetime.now().astimezone())
     file.write_text(text, encoding="utf-8")
-    click.echo(file)
+    show(file)
 
 
 def page(found: Mapping[str, Sequence[Row] | None], made_at: datetime) -> str:

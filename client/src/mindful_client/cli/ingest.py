@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from mindful_client.calls.statement import DEFAULT
-from mindful_client.cli.output import printable
+from mindful_client.cli.output import show
 from mindful_client.client import Client
 from mindful_client.errors import AlreadyExistsError, InvalidInputError
 from mindful_client.files import UnreadableError
@@ -56,9 +56,9 @@ def ingest(
             reader.take(path, named)
     if forget_missing:
         reader.forget_missing([path.resolve() for path in paths if path.is_dir()])
-    click.echo(reader.summary())
+    show(reader.summary())
     if reader.failures:
-        click.echo("\n".join(reader.failures), err=True)
+        show("\n".join(reader.failures), err=True)
         raise click.exceptions.Exit(1)
 
 
@@ -111,7 +111,7 @@ class _Reader:
 
     def _fail(self, path: Path, problem: str) -> None:
         self._files["failed"] += 1
-        self.failures.append(f"mindful: {printable(str(path))}: {printable(problem)}")
+        self.failures.append(f"mindful: {path}: {problem}")
 
     def _remember(self, source: str, path: Path, named: bool) -> str:
         if path.stat().st_size > _LARGEST:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 
 import click
 
-from mindful_client.calls.statement import json_default
-from mindful_client.cli.output import given, printable
+from mindful_client.cli.output import given, json_text, printable, show
 from mindful_client.client import Client
 from mindful_client.types import RecalledMemory
 
@@ -24,11 +22,11 @@ def recall(client: Client, k: int | None, as_json: bool, query: str) -> None:
     memories = client.memory_recall(query, **given(k=k))
     if as_json:
         rows = [dataclasses.asdict(memory) for memory in memories]
-        click.echo(json.dumps(rows, ensure_ascii=False, indent=2, default=json_default))
+        show(json_text(rows, indent=2))
     elif memories:
-        click.echo("\n\n".join(map(_described, memories)))
+        show("\n\n".join(map(_described, memories)))
     else:
-        click.echo("No memory matches.", err=True)
+        show("No memory matches.", err=True)
 
 
 @click.command()
@@ -38,7 +36,7 @@ def remember(client: Client, text: str) -> None:
     """Remember TEXT and print its id; - reads it from a pipe."""
     if text == "-":
         text = sys.stdin.read().removesuffix("\n")
-    click.echo(client.memory_insert(text))
+    show(client.memory_insert(text))
 
 
 def _described(memory: RecalledMemory) -> str:
@@ -50,4 +48,4 @@ def _described(memory: RecalledMemory) -> str:
         f"id {memory.id}",
     ]
     lines = printable(memory.content).splitlines()
-    return "\n  ".join([f"{memory.score:.2f}  {printable(', '.join(filter(None, origin)))}", *lines])
+    return "\n  ".join([f"{memory.score:.2f}  {', '.join(filter(None, origin))}", *lines])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mindful_client.cli.output import given
+from mindful_client.cli.output import given, json_text, show
 from mindful_client.client import Client
 from mindful_client.errors import NotReadyError
 
@@ -28,7 +27,7 @@ def consolidate(client: Client, extractor: str | None, model: str | None, batch:
             raise NotReadyError(
                 f"run {done.id} failed: {done.error}", sqlstate="55000", hint="What was read stays read."
             )
-        click.echo(
+        show(
             f"run {done.id}: {done.memories_processed} texts, {done.facts} facts, {done.remaining} texts left"
         )
         if done.status == "completed":
@@ -58,7 +57,7 @@ def run(
             f"run {done.id} failed: {done.error}", sqlstate="55000", hint="Lower a threshold."
         )
     refused = ", ".join(f"{reason} {count}" for reason, count in sorted((done.refused or {}).items()))
-    click.echo(f"run {done.id}: {done.accepted} pairs of {done.facts} facts; refused: {refused or 'none'}")
+    show(f"run {done.id}: {done.accepted} pairs of {done.facts} facts; refused: {refused or 'none'}")
 
 
 @replay.command()
@@ -72,7 +71,7 @@ def export(client: Client, format: str, run: int, directory: Path) -> None:
     """Write the pairs of RUN to DIRECTORY, and print the path of their manifest."""
     from mindful_client.training import dataset
 
-    click.echo(dataset.export(client, run, directory, format))
+    show(dataset.export(client, run, directory, format))
 
 
 @click.command()
@@ -113,5 +112,5 @@ def train(
             f"training needs packages: {error}", sqlstate="0A000", hint="pip install 'pg-mindful[train]'"
         ) from None
     training = Training(client, manifest, output or manifest.parent, base, threads, given(**parameters))
-    figures = training.run(name, lambda line: click.echo(line, err=True))
-    click.echo(json.dumps(figures, indent=2))
+    figures = training.run(name, lambda line: show(line, err=True))
+    show(json_text(figures, indent=2))

@@ -6,6 +6,7 @@ import dataclasses
 
 import click
 
+from mindful_client.cli.output import show
 from mindful_client.client import Client
 
 
@@ -18,4 +19,4 @@ def status(client: Client) -> None:
             value = f"{value / 1e6:.0f} MB"
         elif name == "models":
             value = ", ".join(model["name"] for model in value) or "none loaded by this connection"
-        click.echo(f"{name.removesuffix('_bytes').replace('_', ' '):18} {value}")
+        show(f"{name.removesuffix('_bytes').replace('_', ' '):18} {value}")

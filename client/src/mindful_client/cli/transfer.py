@@ -16,7 +16,7 @@ import click
 
 from mindful_client import _methods
 from mindful_client.calls.transfer import memory_export, memory_import
-from mindful_client.cli.output import given
+from mindful_client.cli.output import given, json_text, show
 from mindful_client.client import Client
 from mindful_client.errors import InvalidInputError, translated
 from mindful_client.files import UnreadableError
@@ -56,9 +56,9 @@ def export_(
         cursor.execute(call.query, call.parameters)
         with click.progressbar(cursor, label="Exporting", file=sys.stderr, show_pos=True) as shown:
             for (line,) in shown:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                file.write(json_text(line) + "\n")
                 written += 1
-    click.echo(f"{written} lines.", err=True)
+    show(f"{written} lines.", err=True)
 
 
 @click.command("import")
@@ -83,7 +83,7 @@ def import_(client: Client, file: IO[bytes]) -> None:
             change = call.read(connection.execute(call.query, call.parameters).fetchall())
     except UnreadableError as error:
         raise InvalidInputError(f"{file.name} {error}", hint="Nothing was imported.") from error
-    click.echo(
+    show(
         f"{change.memories} memories, {change.sessions} sessions, {change.links} links, {change.evidence} quotes and "
         f"{change.accesses} accesses were imported; {change.kept} memories were here already."
     )

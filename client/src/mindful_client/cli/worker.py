@@ -13,7 +13,7 @@ import click
 import psycopg
 
 from mindful_client._methods import APPLICATION
-from mindful_client.cli.output import report
+from mindful_client.cli.output import report, show
 from mindful_client.client import Client
 from mindful_client.errors import NotReadyError, QueryCancelledError, UnavailableError, translated
 
@@ -80,7 +80,7 @@ class _Worker:
                         raise
                     report(error)
                     self._pause()
-        click.echo(f"Stopped after {self._embedded} embeddings.")
+        show(f"Stopped after {self._embedded} embeddings.")
 
     def _connection(self) -> psycopg.Connection:
         return psycopg.connect(self._dsn, autocommit=True, fallback_application_name=APPLICATION)
@@ -145,7 +145,7 @@ class _Worker:
         return sum(done.values())
 
     def _say(self, what: str) -> None:
-        click.echo(f"{time.strftime('%H:%M:%S')}  {what}")
+        show(f"{time.strftime('%H:%M:%S')}  {what}")
 
     def _pause(self) -> None:
         end = time.monotonic() + _PAUSE_S
