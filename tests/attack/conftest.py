@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,8 @@ class Attempt:
     held: bool = True
 
     def attacker(self) -> str:
-        """The first of the roles that the test connected as; a superuser that becomes others otherwise."""
-        return next((name for name in GROUPS if name in self.roles), "superuser")
+        """The first of the roles that the test connected as."""
+        return next((name for name in GROUPS if name in self.roles), "none")
 
     def outcome(self) -> str:
         """What came of it, by the errors of the attacker's statements."""
@@ -71,15 +71,24 @@ def attempt(request: pytest.FixtureRequest) -> Attempt:
 
 
 @pytest.fixture
-def connect(connect: Connect, attempt: Attempt, roles: Mapping[str, str]) -> Connect:
+def watch(attempt: Attempt) -> Callable[[psycopg.Connection, str], psycopg.Connection]:
+    """Records the errors of a connection: watch(connection, "bob")."""
+
+    def watched(connection: psycopg.Connection, role: str) -> psycopg.Connection:
+        attempt.roles.add(role)
+        connection.cursor_factory = _watched(attempt, role)
+        return connection
+
+    return watched
+
+
+@pytest.fixture
+def connect(connect: Connect, watch: Callable[[psycopg.Connection, str], psycopg.Connection]) -> Connect:
     """Opens connections whose errors are recorded."""
 
     def open_connection(role: str | None = None) -> psycopg.Connection:
         connection = connect(role)
-        if role is not None:
-            attempt.roles.add(role)
-            connection.cursor_factory = _watched(attempt, role)
-        return connection
+        return connection if role is None else watch(connection, role)
 
     return open_connection
 

@@ -70,8 +70,10 @@ class Schema:
         except ValueError:
             raise DataError("the answer is no JSON", "Try a larger model.") from None
         if error is not None:
+            # By its place in the schema: the message would quote the answer, and the server logs errors.
+            place = "/".join(map(str, error.absolute_schema_path))
             raise DataError(
-                f"the answer does not fit json_schema: {error.message[:200]}",
+                f"the answer does not fit json_schema at /{place}",
                 "The model is held to types, members, enumerations, lengths and bounds; simplify other conditions.",
             )
         return text
