@@ -40,7 +40,8 @@ revoke execute on function
     _job_run_all(integer, real),
     _job_retry_all(text),
     job_replica_set(boolean),
-    _embedding_count_all()
+    _embedding_count_all(),
+    slot_status()
 from mindful_user;
 grant execute on function
     model_register(text, text, text, text, jsonb, text[]),
@@ -66,6 +67,7 @@ grant execute on function
     _raise(text, text, text),
     model_unload(text),
     mindful_status(),
+    slot_status(),
     _tenant(),
     _time_is_readable(timestamptz),
     setting_get(text, uuid),

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import Connect
+from support.slots import taken
 from support.work import AT_WORK
 
 STOPPED = AT_WORK | {"job": "select job_run()"}
@@ -127,8 +128,7 @@ def test_a_cancel_is_heard_while_an_answer_is_tried_again(
         asker.join()
         delays.append(heard - asked[0])
         assert brief.execute(COUNTS).fetchone() == before
-        locks = "select count(*) from pg_locks where locktype = 'advisory' and pid = %s"
-        assert db.execute(locks, (brief.info.backend_pid,)).fetchone() == (0,)
+        assert taken(db) == 0
         if delays[-1] < 0.2:
             break
     assert min(delays) < 0.2

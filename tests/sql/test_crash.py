@@ -9,15 +9,13 @@ import time
 import psycopg
 import pytest
 from support.cluster import Cluster
+from support.slots import taken, wait_until_taken
 from support.work import AT_WORK
 
 pytestmark = pytest.mark.skipif(
     "MINDFUL_TEST_CRASH" not in os.environ, reason="ends every connection of the cluster"
 )
 
-SLOTS_TAKEN = (
-    "select count(*) from pg_locks where locktype = 'advisory' and classid = _slot_class()::oid and granted"
-)
 ROWS = """select (select count(*) from memory), (select count(*) from session), (select count(*) from memory_term),
     (select count(*) from generation), (select array_agg(m::text order by m.tenant) from memory_count m),
     (select count(*) from memory where not exists (
@@ -34,13 +32,6 @@ def connected(cluster: Cluster, database: str) -> psycopg.Connection:
         except psycopg.OperationalError:
             assert time.monotonic() < deadline
             time.sleep(0.1)
-
-
-def wait_for_slot(db: psycopg.Connection) -> None:
-    deadline = time.monotonic() + 30
-    while db.execute(SLOTS_TAKEN).fetchone() == (0,):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("work", AT_WORK)
@@ -60,7 +51,7 @@ def test_a_killed_backend_leaves_the_database_whole_and_its_slot_free(
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_for_slot(db)
+    wait_until_taken(db)
     time.sleep(0.3)
     with pytest.raises(psycopg.OperationalError):
         db.execute(f"{KILL.format(busy.info.backend_pid)}; select pg_sleep(10)".encode())
@@ -70,7 +61,7 @@ def test_a_killed_backend_leaves_the_database_whole_and_its_slot_free(
         assert after.execute(ROWS).fetchone() == before
         assert before is not None
         assert before[-1] == 0
-        assert after.execute(SLOTS_TAKEN).fetchone() == (0,)
+        assert taken(after) == 0
         assert after.execute("select llm_chat('Where is the key?', max_tokens => 4)").fetchone()
         assert after.execute("select count(*) from memory_recall('key')").fetchone() != (0,)
-        assert after.execute(SLOTS_TAKEN).fetchone() == (0,)
+        assert taken(after) == 0

@@ -14,9 +14,7 @@ import pytest
 from support import Connect, fails, one
 from support.jobs import EMBEDDINGS, embedded, queued, run
 from support.memories import remember_all
-
-SLOT_WAITERS = """select count(*) from pg_locks
-    where locktype = 'advisory' and classid = _slot_class()::oid and not granted"""
+from support.slots import free, hold, waiting
 
 
 @pytest.fixture
@@ -28,13 +26,13 @@ def stuck(connect: Connect, admin: psycopg.Connection) -> Iterator[Callable[...,
 
     def start(role: str | None = None) -> Stuck:
         if not made:
-            holder.execute("select pg_advisory_lock(_slot_class(), 1)")
+            hold(holder)
         made.append(Stuck(connect(role), holder))
         return made[-1]
 
     yield start
     with contextlib.suppress(psycopg.OperationalError):  # a test may have crashed the server
-        holder.execute("select pg_advisory_unlock_all()")
+        free(holder)
     for worker in made:
         worker.thread.join()
 
@@ -46,11 +44,11 @@ class Stuck:
         self.pid, self._holder = connection.info.backend_pid, holder
         self.error: psycopg.Error | None = None
         self.outcome: tuple[int, int, int] | None = None
-        before = one(holder, SLOT_WAITERS)
+        before = waiting(holder)
         self.thread = threading.Thread(target=self._work, args=(connection,))
         self.thread.start()
         deadline = time.monotonic() + 20
-        while one(holder, SLOT_WAITERS) == before and self.thread.is_alive():
+        while waiting(holder) == before and self.thread.is_alive():
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
@@ -62,7 +60,7 @@ class Stuck:
 
     def release(self) -> tuple[int, int, int] | None:
         """Let it go on to its end."""
-        self._holder.execute("select pg_advisory_unlock(_slot_class(), 1)")
+        free(self._holder)
         self.thread.join()
         return self.outcome
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mindful.ports import Row
 
+_DIRECTORY = tempfile.TemporaryDirectory()
 Answer = Sequence[Row] | Callable[..., Sequence[Row]]
 
 
@@ -20,11 +23,13 @@ class FakeDatabase:
         self.answers: dict[str, Answer] = dict(answers) | {
             "_tenant() as tenant": [{"tenant": "ana"}],
             "'model_keep'": [{"keep": True}],
+            "mindful.setting_get($1)": lambda key: [{"value": {"model_slots": 2}.get(key, 1000)}],
         }
         self.asked: list[tuple[str, Sequence[Any]]] = []
         self.checks = 0
         self.commits = 0
         self.afterwards: list[Callable[[], object]] = []
+        self.woken: list[int] = []
 
     def rows(self, sql: str, types: Sequence[str] = (), arguments: Sequence[Any] = ()) -> list[Row]:
         """Answer one statement."""
@@ -63,6 +68,18 @@ class FakeDatabase:
     def after_transaction(self, action: Callable[[], object]) -> None:
         """Keep what is to be done."""
         self.afterwards.append(action)
+
+    def sleep(self, seconds: float) -> None:
+        """Time passes as it does."""
+        time.sleep(seconds)
+
+    def wake(self, process: int) -> None:
+        """Keep who was woken."""
+        self.woken.append(process)
+
+    def directory(self) -> str:
+        """Return a folder for this process's tests."""
+        return _DIRECTORY.name
 
     def secret(self) -> bytes:
         """Any key will do."""

@@ -103,9 +103,6 @@ def database(
             "_label_count": [{"labels": 0, "correct": 0}],
             "insert into mindful.decision": [{"id": 1}],
             "transaction_read_only": [{"log": True}],
-            "_slot_take": [{"slot": 1}],
-            "_slot_more": [{"slots": []}],
-            "pg_advisory_unlock": [],
         }
     )
 

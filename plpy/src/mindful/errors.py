@@ -79,6 +79,18 @@ class NotReadyError(MindfulError):
     sqlstate = "55000"
 
 
+class SlotsBusyError(MindfulError):
+    """lock_not_available."""
+
+    sqlstate = "55P03"
+
+
+class LockFileError(MindfulError):
+    """io_error."""
+
+    sqlstate = "58030"
+
+
 class AttemptError(MindfulError):
     """An error of another's statement, by its own SQLSTATE."""
 

@@ -61,7 +61,7 @@ def job_worker(db: Database, max_seconds: float | None, idle: bool | None) -> No
         if not left or not (worked or idle):
             return
         if not worked:
-            db.rows("select pg_catalog.pg_sleep($1)", ("double precision",), (min(left, 1.0),))
+            db.sleep(min(left, 1.0))
             db.commit()
 
 

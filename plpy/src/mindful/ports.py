@@ -52,6 +52,15 @@ class Database(Interrupts, Protocol):
     def after_transaction(self, action: Callable[[], object]) -> None:
         """Have something done once, when this transaction has ended in whatever way; it must not use the database."""
 
+    def sleep(self, seconds: float) -> None:
+        """Sleep until woken, at most so long; raise as soon as a cancel is pending."""
+
+    def wake(self, process: int) -> None:
+        """End the sleep of another backend."""
+
+    def directory(self) -> str:
+        """Return the server's data directory."""
+
     def secret(self) -> bytes:
         """Return a key of 32 bytes that every process of this server has, and nobody can read by SQL."""
 
