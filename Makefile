@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 setup := extension/setup
 export MINDFUL_HOME ?= $(CURDIR)/.mindful
 dev := "$$MINDFUL_HOME/dev/bin/"
+# Some tests that are named run in one process.
+JOBS := $(if $(PYTEST_ARGS),1,2)
 
 .PHONY: help demo up down psql dsn test attack image-test lint bench bench-recall bench-scale bench-confidence bench-action bench-lesson bench-imports bench-replay build install models freeze clean packages server dev
 
@@ -29,9 +31,9 @@ psql: up #: open psql in the private cluster (PSQL_ARGS="-c 'select 1'")
 dsn: up #: print the private cluster's connection string, and nothing else
 	@$(setup)/cluster.sh dsn
 
-test: up dev #: set up and run the tests (PYTEST_ARGS="-k recall")
+test: server models install dev #: set up and run the tests, two at a time (PYTEST_ARGS="-k recall" JOBS=1)
 	@$(setup)/python.sh server reference train
-	@MINDFUL_TEST_DSN="$$($(setup)/cluster.sh dsn)" $(dev)pytest $(PYTEST_ARGS)
+	@$(setup)/test.sh $(JOBS) $(dev)pytest $(PYTEST_ARGS)
 
 attack: up dev #: attack the private cluster, and print what came of it (ATTACK_ARGS="--write docs/security.md")
 	@MINDFUL_TEST_DSN="$$($(setup)/cluster.sh dsn)" $(dev)pytest tests/attack -q --table $(ATTACK_ARGS)

@@ -125,6 +125,8 @@ log_filename = 'postgresql-%a.log'
 log_rotation_age = 1d
 log_truncate_on_rotation = on
 END
+    # Nothing that tests write has to outlive the machine.
+    [ "${MINDFUL_DURABLE:-on}" = on ] || printf '%s = off\n' fsync synchronous_commit full_page_writes
     if [ -e "$("$(pg_bin)/pg_config" --pkglibdir)/pg_cron.so" ]; then
         cat <<END
 shared_preload_libraries = 'pg_cron'

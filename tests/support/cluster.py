@@ -12,7 +12,6 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from pytest_postgresql.janitor import DatabaseJanitor
 
 SEARCH_PATH = '"$user", public, mindful'
 
@@ -37,14 +36,16 @@ class Cluster:
 
     @classmethod
     def of_environment(cls) -> Cluster:
-        """Take the cluster that MINDFUL_TEST_DSN names."""
-        dsn = os.environ.get("MINDFUL_TEST_DSN")
-        if not dsn:
+        """Take the cluster that MINDFUL_TEST_DSN names; of several, each worker of pytest-xdist takes its own."""
+        names = os.environ.get("MINDFUL_TEST_DSN", "").split()
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        if worker >= len(names):
             pytest.fail(
-                "MINDFUL_TEST_DSN is not set: run `make test`, or give it what `make dsn` prints",
+                f"MINDFUL_TEST_DSN names {len(names)} clusters, too few for worker {worker}: run `make test`, "
+                "or set it to what `make dsn` prints",
                 pytrace=False,
             )
-        return cls(dsn)
+        return cls(names[worker])
 
     def dsn(self, database: str | None = None, role: str | None = None) -> str:
         """Connection string of a database (the given one's own by default) for a role (the superuser)."""
@@ -68,21 +69,15 @@ class Cluster:
         """Make a database and return its name."""
         self._made += 1
         name = f"mindful_test_{self._token}_{self._made}"
-        self._janitor(name, template).init()
+        # Copying files takes a fifth of the time of copying through the log, where nothing waits for a disk.
+        self._run("create database {} template {} strategy file_copy", name, template)
         # Settings of a database are not copied with it.
         self._run("alter database {} set search_path = " + SEARCH_PATH, name)
         return name
 
     def drop_database(self, name: str) -> None:
         """Drop a database, whoever is still in it."""
-        self._janitor(name).drop()
-
-    def _janitor(self, name: str, template: str | None = None) -> DatabaseJanitor:
-        with self.connect() as connection:
-            info = connection.info
-            return DatabaseJanitor(
-                user=info.user, host=info.host, port=info.port, dbname=name, template_dbname=template
-            )
+        self._run("drop database {} with (force)", name)
 
     def create_role(self, name: str, *groups: str) -> str:
         """Make a login role that is a member of groups, and return its full name."""
