@@ -35,8 +35,8 @@ test: server models install dev #: set up and run the tests, two at a time (PYTE
 	@$(setup)/python.sh server reference train
 	@$(setup)/test.sh $(JOBS) $(dev)pytest $(PYTEST_ARGS)
 
-attack: up dev #: attack the private cluster, and print what came of it (ATTACK_ARGS="--write docs/security.md")
-	@MINDFUL_TEST_DSN="$$($(setup)/cluster.sh dsn)" $(dev)pytest tests/attack -q --table $(ATTACK_ARGS)
+attack: server models install dev #: attack a running server as its roles, and print what came of it (ATTACK_ARGS="--write docs/security.md")
+	@$(setup)/test.sh 1 $(dev)pytest tests/attack -q --table $(ATTACK_ARGS)
 
 image-test: #: as root: the demo, tests and linters on a bare Debian made by debootstrap (SUITE=bookworm)
 	@tests/image/debootstrap.sh $(SUITE)

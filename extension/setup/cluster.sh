@@ -6,9 +6,13 @@
 state=${MINDFUL_STATE:-$MINDFUL_HOME}
 data=$state/data
 password=$state/password
-server_log=$log_dir/server
+server_log=$state/log/server
 database=mindful
 listen=${MINDFUL_LISTEN:-127.0.0.1}
+certificate=${MINDFUL_TLS_CERTIFICATE:-$state/tls/server.crt}
+key=${MINDFUL_TLS_KEY:-$state/tls/server.key}
+client=client
+client_password=$state/client-password
 
 # pg_ctl refuses root.
 server_user=$(id -un)
@@ -78,6 +82,46 @@ running() {
     pid=$(head -n 1 "$data/postmaster.pid" 2>/dev/null) && [ "$(readlink "/proc/$pid/cwd")" = "$data" ]
 }
 
+listens_beyond_loopback() {
+    case $listen in 127.0.0.1 | ::1 | localhost | '') return 1 ;; esac
+}
+
+# new_password FILE
+new_password() {
+    (umask 077 && head -c 24 /dev/urandom | base64 | tr '+/' '-_' >"$1")
+    ! is_root || chown "$server_user" "$1"
+}
+
+# Other machines connect by TLS alone, and never as the superuser, who has the socket.
+remote_access() {
+    local hba=$data/pg_hba.conf mark='# mindful: connections of other machines'
+    if [ -z "${MINDFUL_TLS_CERTIFICATE:-}" ] && [ ! -e "$certificate" ]; then
+        private_dir "${certificate%/*}"
+        logged openssl "making a self-signed certificate" as_server openssl req -new -x509 -days 3650 -nodes \
+            -newkey rsa:3072 -subj /CN=mindful -keyout "$key" -out "$certificate"
+        as_server chmod 0600 "$key"
+    fi
+    # shellcheck disable=SC2016 # variables of the shell within
+    grep -qxF "$mark" "$hba" || {
+        echo "$mark"
+        echo 'hostnossl all all all reject'
+        echo 'host all postgres all reject'
+        echo 'hostssl all all all scram-sha-256'
+        grep -vxF 'host all all all scram-sha-256' "$hba" # what older versions wrote
+    } | as_server sh -c 'cat >"$1.new" && mv "$1.new" "$1"' sh "$hba"
+}
+
+# An ordinary role for clients of other machines.
+client_role() {
+    [ -e "$client_password" ] || new_password "$client_password"
+    sql -v name="$client" -v password="$(cat "$client_password")" <<'END'
+select format('create role %I login', :'name') where to_regrole(:'name') is null \gexec
+set log_min_error_statement = panic;
+select format('alter role %I password %L', :'name', :'password') \gexec
+select format('grant mindful_user to %I', :'name') \gexec
+END
+}
+
 port_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 choose_port() {
@@ -93,15 +137,11 @@ create() {
     local new=$data.new
     rm -rf "$new"
     private_dir "$new"
-    (umask 077 && head -c 24 /dev/urandom | base64 | tr '+/' '-_' >"$password")
-    ! is_root || chown "$server_user" "$password"
+    new_password "$password"
     # Whoever may enter the socket's directory is trusted; TCP asks for the password.
     logged initdb "making the database cluster $data" \
         as_server "${environment[@]}" initdb -D "$new" -U postgres \
         --pwfile="$password" --auth-local=trust --auth-host=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 --data-checksums
-    if [ "$listen" != 127.0.0.1 ]; then
-        echo 'host all all all scram-sha-256' | as_server tee -a "$new/pg_hba.conf" >/dev/null
-    fi
     echo "include_if_exists 'mindful.conf'" | as_server tee -a "$new/postgresql.conf" >/dev/null
     # Before pg_cron is loaded, which would complain every second of a missing database.
     logged createdb "making the database $database" as_server "${environment[@]}" \
@@ -127,6 +167,13 @@ log_truncate_on_rotation = on
 END
     # Nothing that tests write has to outlive the machine.
     [ "${MINDFUL_DURABLE:-on}" = on ] || printf '%s = off\n' fsync synchronous_commit full_page_writes
+    if listens_beyond_loopback; then
+        cat <<END
+ssl = on
+ssl_cert_file = $(quoted "$certificate")
+ssl_key_file = $(quoted "$key")
+END
+    fi
     if [ -e "$("$(pg_bin)/pg_config" --pkglibdir)/pg_cron.so" ]; then
         cat <<END
 shared_preload_libraries = 'pg_cron'
@@ -161,7 +208,7 @@ stop() {
     running || return 0
     say "stopping PostgreSQL"
     as_server "$(pg_bin)/pg_ctl" -D "$data" -w -t 60 -m fast stop >"$log_dir/stop.log" 2>&1 ||
-        as_server "$(pg_bin)/pg_ctl" -D "$data" -w -m immediate stop >"$log_dir/stop.log" 2>&1 ||
+        as_server "$(pg_bin)/pg_ctl" -D "$data" -w -m immediate stop >>"$log_dir/stop.log" 2>&1 ||
         die "the server does not stop: $log_dir/stop.log"
 }
 
@@ -201,9 +248,11 @@ up() {
     [ "$(cat "$data/PG_VERSION")" = "$(pg_major)" ] ||
         die "$data is of PostgreSQL $(cat "$data/PG_VERSION") and this is $(pg_major): set PG_MAJOR, or make clean"
     choose_socket_dir
+    ! listens_beyond_loopback || remote_access
     if running && ! configuration | as_server cmp -s - "$data/mindful.conf"; then stop; fi
     running || start
     extensions
+    ! listens_beyond_loopback || client_role
     register smollm2-135m-instruct generator smollm2-135m-instruct-q8_0.gguf '{}'
     register all-minilm-l6-v2 embedder all-minilm-l6-v2-f16.gguf '{"context_length": 256}'
 }
@@ -231,7 +280,7 @@ destroy() {
     local name
     stop
     ! [ -e "$state/socket" ] || rm -rf "$(socket_dir)"
-    for name in data data.new port socket password; do rm -rf "${state:?}/$name"; done
+    for name in data data.new port socket password client-password tls log; do rm -rf "${state:?}/$name"; done
     for name in run venv dev models packages log; do rm -rf "${MINDFUL_HOME:?}/$name"; done
     rmdir --ignore-fail-on-non-empty "$MINDFUL_HOME"
     [ ! -L "$home_path" ] || [ -e "$home_path" ] || rm "$home_path"

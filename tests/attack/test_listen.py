@@ -1,0 +1,77 @@
+"""A cluster that listens to other machines, as the image does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "extension" / "setup" / "cluster.sh"
+
+
+@pytest.fixture(scope="module")
+def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Directory of a second cluster, with the models and packages of the first."""
+    state = tmp_path_factory.mktemp("state")
+    for parent in (state, *state.parents[:2]):
+        parent.chmod(0o755)
+    environment = os.environ | {"MINDFUL_STATE": str(state), "MINDFUL_LISTEN": "*", "MINDFUL_PORT": ""}
+
+    def run(word: str) -> None:
+        done = subprocess.run([SCRIPT, word], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    run("up")
+    yield state
+    run("down")
+
+
+def test_connections_of_other_machines(listening: Path) -> None:
+    """Connects over TCP without TLS, without a password, and as the superuser."""
+    port = (listening / "port").read_text().strip()
+    secrets = {
+        "postgres": (listening / "password").read_text().strip(),
+        "client": (listening / "client-password").read_text().strip(),
+    }
+
+    def connect(user: str, password: str, sslmode: str) -> psycopg.Connection:
+        return psycopg.connect(
+            host="127.0.0.1",
+            port=port,
+            dbname="mindful",
+            user=user,
+            password=password,
+            sslmode=sslmode,
+            autocommit=True,
+        )
+
+    for user, password, sslmode in (
+        ("postgres", secrets["postgres"], "require"),
+        ("postgres", secrets["postgres"], "disable"),
+        ("client", secrets["client"], "disable"),
+        ("client", secrets["postgres"], "require"),
+    ):
+        with pytest.raises(psycopg.OperationalError):
+            connect(user, password, sslmode)
+    with connect("client", secrets["client"], "require") as connection:
+        assert connection.execute("select ssl from pg_stat_ssl where pid = pg_backend_pid()").fetchone() == (
+            True,
+        )
+        assert connection.execute(
+            "select rolsuper from pg_roles where rolname = current_user"
+        ).fetchone() == (False,)
+        assert connection.execute(
+            "select memory_insert('The safe opens with 4711.') is not null"
+        ).fetchone() == (True,)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("copy (select 1) to program 'id'")
+
+
+def test_files_of_the_private_cluster(listening: Path) -> None:
+    """Reads keys, passwords and data as another user of the machine."""
+    for name in ("password", "client-password", "data", "tls", "tls/server.key"):
+        assert (listening / name).stat().st_mode & 0o077 == 0, name
