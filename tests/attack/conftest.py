@@ -4,52 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from support.attempt import CANCELED, GROUPS, Attempt
 from support.cluster import Connect
 from support.markers import put
-
-GROUPS = {
-    "stranger": "any login role",
-    "reader": "mindful_reader",
-    "bob": "mindful_user",
-    "application": "mindful_application",
-    "admin": "mindful_admin",
-    "ana": "mindful_user",
-}
-"""The roles that attack, first those that do where a test connects as several."""
-CANCELED = "57014"
-
-
-@dataclass
-class Attempt:
-    """What was tried by one test, as whom, and what the server answered."""
-
-    attack: str
-    roles: set[str] = field(default_factory=set)
-    errors: dict[str, set[str]] = field(default_factory=dict)
-    canceled_ms: list[float] = field(default_factory=list)
-    held: bool = True
-
-    def attacker(self) -> str:
-        """The first of the roles that the test connected as."""
-        return next((name for name in GROUPS if name in self.roles), "none")
-
-    def outcome(self) -> str:
-        """What came of it, by the errors of the attacker's statements."""
-        if not self.held:
-            return "**succeeded**"
-        parts = []
-        if refused := sorted(self.errors.get(self.attacker(), set()) - {CANCELED}):
-            parts.append(f"refused ({', '.join(refused)})")
-        if self.canceled_ms:
-            parts.append(f"ended after {max(self.canceled_ms):.0f} ms")
-        return ", ".join(parts) or "nothing gained"
-
 
 ATTEMPTS: dict[str, Attempt] = {}
 """By test function: parameters of one are one attack."""
@@ -100,7 +62,7 @@ def _watched(attempt: Attempt, role: str) -> type[psycopg.Cursor]:
             try:
                 return super().execute(query, params, **options)
             except psycopg.Error as error:
-                attempt.errors.setdefault(role, set()).add(error.sqlstate or "connection ended")
+                attempt.answered(role, error.sqlstate or "connection ended")
                 if error.sqlstate == CANCELED:
                     attempt.canceled_ms.append((time.perf_counter() - started) * 1000)
                 raise

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from support.attempt import Attempt
 
 SCRIPT = Path(__file__).parents[2] / "extension" / "setup" / "cluster.sh"
 
@@ -30,7 +31,7 @@ def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     run("down")
 
 
-def test_connections_of_other_machines(listening: Path) -> None:
+def test_connections_of_other_machines(listening: Path, attempt: Attempt) -> None:
     """Connects over TCP without TLS, without a password, and as the superuser."""
     port = (listening / "port").read_text().strip()
     secrets = {
@@ -57,6 +58,7 @@ def test_connections_of_other_machines(listening: Path) -> None:
     ):
         with pytest.raises(psycopg.OperationalError):
             connect(user, password, sslmode)
+        attempt.answered("stranger", "no connection")
     with connect("client", secrets["client"], "require") as connection:
         assert connection.execute("select ssl from pg_stat_ssl where pid = pg_backend_pid()").fetchone() == (
             True,
