@@ -28,6 +28,8 @@ create table memory (
     valid_from timestamptz,
     valid_to timestamptz,
     superseded_by bigint,
+    valid_to_given timestamptz,
+    stated boolean not null default false,
     primary key (tenant, id),
     foreign key (tenant, session_id) references session on delete cascade,
     unique (tenant, session_id, turn),
@@ -50,6 +52,8 @@ comment on column memory.confidence is 'Probability that it is true; NULL if nob
 comment on column memory.valid_from is 'Since when it is true; NULL is since ever.';
 comment on column memory.valid_to is 'Until when it was true; NULL is until now.';
 comment on column memory.superseded_by is 'The memory that took its place.';
+comment on column memory.valid_to_given is 'What valid_to was before the memory was superseded; forgetting what took its place puts it back.';
+comment on column memory.stated is 'Whether a memory with evidence was remembered without any as well, so that it outlives the evidence.';
 comment on column memory.content_hash is 'Tells whether an embedding was computed from this content.';
 
 -- BM25 by an inverted index of our own: under row-level security a GIN index is never used, because the operators

@@ -142,6 +142,11 @@ begin
             end if;
         end if;
         if older is not null then
+            -- What one of them was not drawn from is not all that the memory rests on.
+            update mindful.memory m set stated = true
+            where m.tenant = fact.tenant and m.id = older and not m.stated
+                and (select count(distinct v.id) from mindful.memory_evidence v
+                    where v.tenant = fact.tenant and v.id in (fact.id, older)) < 2;
             insert into mindful.memory_evidence (id, source_id, quote)
             select older, v.source_id, v.quote
             from mindful.memory_evidence v

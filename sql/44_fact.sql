@@ -343,7 +343,8 @@ begin
         select m.id from earlier e join mindful.memory m on m.tenant = old.tenant and m.superseded_by = e.id
     )
     update mindful.memory m
-    set superseded_by = coalesce(m.superseded_by, new_id), valid_to = greatest(m.valid_from, least(m.valid_to, since))
+    set superseded_by = coalesce(m.superseded_by, new_id), valid_to = greatest(m.valid_from, least(m.valid_to, since)),
+        valid_to_given = case when m.id = old.id then m.valid_to else m.valid_to_given end
     from earlier e
     where m.tenant = old.tenant and m.id = e.id and (m.id = old.id or coalesce(m.valid_to > since, true));
     insert into mindful.memory_evidence (id, source_id, quote)

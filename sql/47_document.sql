@@ -144,21 +144,22 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
-    forgotten bigint;
+    chunks bigint[] := array(
+        select m.id from mindful.memory m
+        where m.tenant = (select mindful._tenant()) and m.source = document_forget.source and m.kind = 'document'
+            and m.metadata ? 'chunk'
+    );
 begin
-    delete from mindful.memory m
-    where m.tenant = (select mindful._tenant()) and m.source = document_forget.source and m.kind = 'document'
-        and m.metadata ? 'chunk';
-    get diagnostics forgotten = row_count;
-    if forgotten = 0 then
+    if chunks = '{}' then
         perform mindful._raise('42704', format('there is no document %s', coalesce(quote_literal(source), 'null')),
             'Your documents are listed in mindful.document.');
     end if;
-    return forgotten;
+    perform mindful._forget(mindful._forget_reach(chunks), '{}', 'document', false);
+    return cardinality(chunks);
 end
 $$;
 comment on function document_forget(text) is
-'Forgets a document, and returns how many chunks it had. What was drawn from it stays: memory_forget(filter => {"source": ...}) takes that too, and leaves a receipt. Error 42704: no such document.';
+'Forgets a document with what was drawn from it alone, and returns how many chunks it had. It leaves a receipt, and looks for no mentions: memory_forget(filter => {"source": ...}) does. Error 42704: no such document.';
 
 create view document with (security_invoker = true) as
 select m.tenant, m.source, min(m.metadata ->> 'title') as title, count(*) as chunks,

@@ -4,7 +4,7 @@
 create table forget_receipt (
     tenant text not null default _tenant(),
     id bigint generated always as identity,
-    scope text not null check (scope in ('ids', 'session', 'filter', 'everything', 'prune', 'retention')),
+    scope text not null check (scope in ('ids', 'session', 'filter', 'everything', 'document', 'prune', 'retention')),
     forgotten_by text not null default current_user,
     forgotten_at timestamptz not null default now(),
     memory_ids bigint[] not null,
@@ -57,38 +57,42 @@ begin atomic
 end;
 comment on function _memory_ids(jsonb) is 'The memories that a reply was shown, as its metadata say.';
 
-create function _forget_paths() returns table (relation text, action text, condition text)
+create function _forget_paths() returns table (relation text, action text, condition text, depth integer, column_name text)
 language sql stable parallel safe security invoker
 begin atomic
     with recursive reached as (
-        select b.relation, 'deleted' as action, b.condition collate "C" as condition, array[b.relation] as path
+        select b.relation, b.action, b.condition collate "C" as condition, array[b.relation] as path, null::name as column_name
         from (values
-            ('mindful.memory'::pg_catalog.regclass, 't.id = any ($2)'),
-            ('mindful.session'::pg_catalog.regclass, 't.session_id = any ($3)')
-        ) b (relation, condition)
+            ('mindful.memory'::pg_catalog.regclass, 'deleted', 't.id = any ($2)'),
+            ('mindful.session'::pg_catalog.regclass, 'deleted', 't.session_id = any ($3)'),
+            ('mindful.generation'::pg_catalog.regclass, 'changed', 't.memory_ids && $2'),
+            -- Triggers do what a foreign key cannot: a record comes before its reply, a sample tells of several memories.
+            ('mindful.generation'::pg_catalog.regclass, 'deleted', '$4 and t.id in (select t.generation_id from mindful.decision t where t.tenant = $1 and (t.message_id = any ($2) or t.instead_id = any ($2)))'),
+            (pg_catalog.to_regclass('mindful.training_sample'), 'deleted', 't.id in (select t.sample_id from mindful.training_sample_memory t where t.tenant = $1 and t.memory_id = any ($2))')
+        ) b (relation, action, condition)
         union all
         select f.conrelid::pg_catalog.regclass, case f.confdeltype when 'n' then 'changed' else 'deleted' end,
             pg_catalog.format('t.%I in (select t.%I from %s t where t.tenant = $1 and %s)',
                 c.attname, p.attname, r.relation::pg_catalog.text, r.condition),
-            r.path || f.conrelid::pg_catalog.regclass
+            r.path || f.conrelid::pg_catalog.regclass, c.attname
         from reached r
         join pg_catalog.pg_constraint f on f.confrelid = r.relation and f.contype = 'f' and f.confdeltype = any ('{c,n}'::"char"[])
         -- Keys are (tenant, what is referred to).
         join pg_catalog.pg_attribute c on c.attrelid = f.conrelid and c.attnum = f.conkey[2]
         join pg_catalog.pg_attribute p on p.attrelid = f.confrelid and p.attnum = f.confkey[2]
-        where r.action = 'deleted' and f.conrelid::pg_catalog.regclass <> all (r.path)
+        where r.action = 'deleted' and (f.conrelid::pg_catalog.regclass <> all (r.path) or f.confdeltype = 'n')
     )
-    select c.relname, r.action, r.condition
+    select c.relname, r.action, r.condition, pg_catalog.cardinality(r.path), r.column_name
     from reached r
     join pg_catalog.pg_class c on c.oid = r.relation;
 end;
 comment on function _forget_paths() is
-'Which rows foreign keys delete or change with memories ($2, of the tenant $1) and sessions ($3), as conditions on a row t.';
+'Which rows are deleted or changed with memories ($2, of the tenant $1) and sessions ($3), and with answers that are forgotten, not pruned ($4), as conditions on a row t; and, where a foreign key leads there, over how many tables and by which column.';
 
 create type forget_count as (receipt_id bigint, relation text, action text, rows bigint);
 comment on type forget_count is 'How many rows of a table were deleted, changed, kept, or mention what was forgotten.';
 
-create function _forget_counts(ids bigint[], sessions uuid[]) returns setof forget_count
+create function _forget_counts(ids bigint[], sessions uuid[], wished boolean) returns setof forget_count
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
@@ -97,14 +101,21 @@ declare
     counted bigint;
 begin
     for reached in
-        select p.relation, p.action, string_agg(p.condition, ' or ') as condition,
-            bool_or(p.relation in ('memory', 'session')) as is_root
-        from mindful._forget_paths() p
-        where cardinality(sessions) > 0 or p.condition not like '%$3%'
-        group by p.relation, p.action
+        with path as (
+            select p.relation, p.action, string_agg(p.condition, ' or ') as condition
+            from mindful._forget_paths() p
+            where (cardinality(sessions) > 0 or p.condition not like '%$3%')
+                and (p.relation, p.action) <> ('memory', 'changed')  -- _forget_delete counts these.
+            group by p.relation, p.action
+        )
+        select c.relation, c.action, c.condition, coalesce(d.condition, 'false') as deleted,
+            c.relation in ('memory', 'session') as is_root
+        from path c
+        left join path d on c.action = 'changed' and d.relation = c.relation and d.action = 'deleted'
     loop
-        execute format('select count(*) from mindful.%I t where t.tenant = $1 and (%s)', reached.relation, reached.condition)
-        into counted using mindful._tenant(), ids, sessions;
+        execute format('select count(*) from mindful.%I t where t.tenant = $1 and (%s) and (%s) is not true',
+            reached.relation, reached.condition, reached.deleted)
+        into counted using mindful._tenant(), ids, sessions, wished;
         if counted > 0 or reached.is_root then
             return query select null::bigint, reached.relation, reached.action, counted;
         end if;
@@ -114,11 +125,6 @@ begin
     from mindful.memory m, mindful._terms(m.content)
     where m.tenant = (select mindful._tenant()) and m.id = any (ids)
     union all
-    select null::bigint, 'generation', 'changed', count(*)
-    from mindful.generation g
-    where g.tenant = (select mindful._tenant()) and g.memory_ids && ids
-    having count(*) > 0
-    union all
     select null::bigint, m.source, 'kept', count(*)
     from mindful.memory m
     join mindful.attachment a on a.tenant = m.tenant and a.source = m.source
@@ -126,10 +132,21 @@ begin
     group by m.source;
 end
 $$;
-comment on function _forget_counts(bigint[], uuid[]) is
+comment on function _forget_counts(bigint[], uuid[], boolean) is
 'What deleting memories and sessions deletes and changes, table by table, and which attached tables still hold their rows.';
 
-create function _forget_reach(ids bigint[]) returns bigint[]
+create function _forget_recaps(ids bigint[]) returns setof bigint
+language sql stable parallel safe security invoker
+begin atomic
+    select s.id
+    from mindful.memory m
+    join mindful.memory s on s.tenant = m.tenant and s.session_id = m.session_id and s.kind = 'summary' and s.turn is null
+        and pg_catalog.to_jsonb(m.turn) between s.metadata -> 'from_turn' and s.metadata -> 'to_turn'
+    where m.tenant = (select mindful._tenant()) and m.id = any (ids) and m.turn > 0;
+end;
+comment on function _forget_recaps(bigint[]) is 'The summaries of sessions that cover one of some messages.';
+
+create function _forget_reach(ids bigint[], versions boolean default false, copies boolean default false) returns bigint[]
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
@@ -144,28 +161,36 @@ begin
         frontier := array(
             select n.id
             from (
-                select m.superseded_by as id from mindful.memory m
-                where m.tenant = (select mindful._tenant()) and m.id = any (frontier) and m.superseded_by is not null
-                union
-                select m.id from mindful.memory m
-                where m.tenant = (select mindful._tenant()) and m.superseded_by = any (frontier)
+                select v.id
+                from (
+                    select m.superseded_by as id from mindful.memory m
+                    where m.tenant = (select mindful._tenant()) and m.id = any (frontier) and m.superseded_by is not null
+                    union
+                    select m.id from mindful.memory m
+                    where m.tenant = (select mindful._tenant()) and m.superseded_by = any (frontier)
+                ) v
+                where versions and not exists (
+                    select from mindful.memory_evidence e where e.tenant = (select mindful._tenant()) and e.id = v.id
+                )
                 union
                 select d.id
                 from mindful.memory m
                 join mindful.memory d on d.tenant = (select mindful._tenant()) and d.content_hash = m.content_hash
                     and d.kind <> 'message'
-                where m.tenant = (select mindful._tenant()) and m.id = any (frontier)
+                where copies and m.tenant = (select mindful._tenant()) and m.id = any (frontier)
+                union
+                select mindful._forget_recaps(frontier)
                 union
                 select o.id
                 from (
                     select distinct e.id from mindful.memory_evidence e
                     where e.tenant = (select mindful._tenant()) and e.source_id = any (frontier)
                 ) e
-                join mindful.memory d on d.tenant = (select mindful._tenant()) and d.id = e.id
+                join mindful.memory d on d.tenant = (select mindful._tenant()) and d.id = e.id and mindful._memory_is_drawn(d)
                 join mindful.memory_evidence o on o.tenant = (select mindful._tenant()) and o.id = e.id
                 left join unnest(ids) g (id) on g.id = o.source_id
                 group by o.id
-                having bool_and(g.id is not null) or bool_or(d.kind = 'summary')
+                having bool_and(g.id is not null and not d.stated) or bool_or(d.kind = 'summary')
             ) n
             where not exists (select from unnest(ids) g (id) where g.id = n.id)
         );
@@ -174,8 +199,45 @@ begin
     return ids;
 end
 $$;
-comment on function _forget_reach(bigint[]) is
-'Memories, and those that go with them: their other versions, their exact duplicates (messages excepted), the summaries that cover them, and what has no evidence but them. All of them are locked.';
+comment on function _forget_reach(bigint[], boolean, boolean) is
+'Memories, and those that go with them: the summaries that cover them, and what was drawn from nothing else; with versions, their other versions that have no evidence of their own; with copies, their exact duplicates (messages excepted). All of them are locked.';
+
+create function _memory_is_drawn(m memory) returns boolean
+language sql stable parallel safe security invoker
+begin atomic
+    select m.kind <> 'message' and not (m.kind = 'document' and m.metadata ? 'chunk') and not exists (
+        select from mindful.attachment a where a.tenant = (select mindful._tenant()) and a.source = m.source
+    );
+end;
+comment on function _memory_is_drawn(memory) is
+'Whether a memory is no more than its evidence: not a message, a part of a document, or a row of an attached table.';
+
+create function _forget_heirs(ids bigint[], wished boolean) returns setof bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with recursive gone as materialized (
+        select i as id from pg_catalog.unnest(ids) i
+    ),
+    heir as (
+        select m.id, m.superseded_by as heir from mindful.memory m
+        where m.tenant = (select mindful._tenant()) and m.superseded_by = any (ids)
+            and not exists (select from gone g where g.id = m.id)
+        union
+        select h.id, m.superseded_by
+        from heir h
+        join gone g on g.id = h.heir
+        join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = h.heir
+    )
+    update mindful.memory m
+    set superseded_by = h.heir,
+        valid_to = case when h.heir is null and wished then m.valid_to_given else m.valid_to end,
+        valid_to_given = case when h.heir is not null then m.valid_to_given end
+    from heir h
+    where m.tenant = (select mindful._tenant()) and m.id = h.id and not exists (select from gone g where g.id = h.heir)
+    returning m.id;
+end;
+comment on function _forget_heirs(bigint[], boolean) is
+'Has memories that were superseded by others that go superseded by what stays of their later versions. Where nothing does, and this is a wish, they are true again for as long as they were. Returns them.';
 
 create function _forget_replies(ids bigint[]) returns table (id bigint, session_id uuid)
 language sql volatile parallel unsafe security invoker
@@ -211,7 +273,7 @@ begin atomic
 end;
 comment on function _forget_replies(bigint[]) is 'Takes memories out of what replies say that they were shown or answer, and returns those replies.';
 
-create function _forget_delete(ids bigint[], sessions uuid[]) returns setof forget_count
+create function _forget_delete(ids bigint[], sessions uuid[], wished boolean) returns setof forget_count
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
@@ -220,7 +282,14 @@ declare
         select distinct m.session_id from mindful.memory m
         where m.tenant = (select mindful._tenant()) and m.id = any (ids) and m.session_id is not null
     );
-    changed bigint;
+    believed jsonb := (
+        select jsonb_object_agg(m.id, m.confidence)
+        from mindful.memory_evidence e
+        join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = e.id
+        where e.tenant = (select mindful._tenant()) and e.source_id = any (ids)
+    );
+    counted bigint;
+    changed bigint[];
     replies uuid[];
 begin
     update mindful.session s set title = null
@@ -230,21 +299,30 @@ begin
             where m.tenant = (select mindful._tenant()) and m.id = any (ids) and m.session_id = s.session_id
                 and starts_with(m.content, s.title)
         );
-    get diagnostics changed = row_count;
-    return query select null::bigint, 'session', 'changed', changed;
+    get diagnostics counted = row_count;
+    return query select null::bigint, 'session', 'changed', counted;
+    changed := array(select mindful._forget_heirs(ids, wished));
     for n in 1 .. cardinality(ids) by 10000 loop
         delete from mindful.memory m
         where m.tenant = (select mindful._tenant()) and m.id = any (ids[n:n + 9999]);
     end loop;
     delete from mindful.session s where s.tenant = (select mindful._tenant()) and s.session_id = any (sessions);
-    select count(*), array_agg(distinct r.session_id) into changed, replies from mindful._forget_replies(ids) r;
-    return query select null::bigint, 'memory', 'changed', changed;
+    select changed || array_agg(r.id), array_agg(distinct r.session_id) into changed, replies from mindful._forget_replies(ids) r;
+    return query
+    select null::bigint, 'memory', 'changed', count(*)
+    from (
+        select unnest(changed)
+        union
+        select m.id from jsonb_each(believed) b
+        join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = b.key::bigint
+        where m.confidence is distinct from (b.value #>> '{}')::real
+    ) c;
     delete from mindful.kv_state k where k.tenant = (select mindful._tenant()) and k.session_id = any (showed || replies);
-    get diagnostics changed = row_count;
-    return query select null::bigint, 'kv_state', 'deleted', changed;
+    get diagnostics counted = row_count;
+    return query select null::bigint, 'kv_state', 'deleted', counted;
 end
 $$;
-comment on function _forget_delete(bigint[], uuid[]) is
+comment on function _forget_delete(bigint[], uuid[], boolean) is
 'Deletes memories and sessions, takes them out of the records of replies that were shown them and out of titles, and drops the kept states of conversations that showed them. Returns what the catalog does not tell.';
 
 create function _forget(ids bigint[], sessions uuid[], scope text, dry_run boolean) returns setof forget_count
@@ -253,29 +331,36 @@ set search_path = pg_catalog, mindful, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    is_request boolean := scope not in ('prune', 'retention');
+    wished boolean := scope not in ('prune', 'retention');
+    is_searched boolean := wished and scope <> 'document';
     salt text := gen_random_uuid();
     hashes text[] := '{}';
     runs text[] := '{}';
+    copies text[] := '{}';
     mentions jsonb := '[]';
     counts jsonb;
     receipt_id bigint;
 begin
-    if is_request then
-        hashes := array(
-            select distinct mindful._forget_hash(salt, m.content)
-            from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = any (_forget.ids)
-        );
+    if not wished then
+        ids := ids || array(select mindful._forget_recaps(ids) except select unnest(ids));
+    end if;
+    if is_searched then
+        select coalesce(array_agg(distinct mindful._forget_hash(salt, m.content)), '{}'),
+            coalesce(array_agg(distinct m.content_hash), '{}')
+        into hashes, copies
+        from mindful.memory m where m.tenant = (select mindful._tenant()) and m.id = any (_forget.ids);
         runs := array(
             select distinct r.run
             from mindful.memory m, mindful._runs(m.content) r
             where m.tenant = (select mindful._tenant()) and m.id = any (_forget.ids) and r.is_longest
         );
     end if;
-    counts := (select coalesce(jsonb_agg(to_jsonb(c) - 'receipt_id'), '[]') from mindful._forget_counts(ids, sessions) c)
-        || (select coalesce(jsonb_agg(to_jsonb(c) - 'receipt_id'), '[]') from mindful._forget_delete(ids, sessions) c where c.rows > 0);
-    if is_request then
-        mentions := mindful._forget_mentions(runs, salt);
+    perform set_config('mindful.pruning', case when wished then '' else 'on' end, true);
+    counts := (select coalesce(jsonb_agg(to_jsonb(c) - 'receipt_id'), '[]') from mindful._forget_counts(ids, sessions, wished) c)
+        || (select coalesce(jsonb_agg(to_jsonb(c) - 'receipt_id'), '[]') from mindful._forget_delete(ids, sessions, wished) c where c.rows > 0);
+    perform set_config('mindful.pruning', '', true);
+    if is_searched then
+        mentions := mindful._forget_mentions(runs, copies, salt);
         counts := counts || (
             select coalesce(jsonb_agg(to_jsonb(c)), '[]')
             from (
@@ -284,6 +369,14 @@ begin
             ) c
         );
     end if;
+    counts := (
+        select jsonb_agg(to_jsonb(c))
+        from (
+            select c.relation, c.action, sum(c.rows) as rows
+            from jsonb_to_recordset(counts) c (relation text, action text, rows bigint)
+            group by c.relation, c.action
+        ) c
+    );
     if dry_run then
         raise exception using errcode = 'MF001', message = 'mindful: a dry run ends here', detail = counts::text;
     end if;
@@ -308,6 +401,8 @@ as $$
 declare
     since timestamptz := mindful._time_argument('since of filter', filter ->> 'since');
     before timestamptz := mindful._time_argument('before of filter', filter ->> 'before');
+    -- Within the query the planner would evaluate the error of a generic plan, whose arguments it does not know.
+    contained jsonb := mindful._metadata(filter -> 'metadata');
 begin
     perform from mindful._array_elements('filter', jsonb_build_array(filter),
         '{kind,role,source,content,metadata,since,before}');
@@ -329,7 +424,7 @@ begin
             and (filter -> 'role' is null or m.role = filter ->> 'role')
             and (filter -> 'source' is null or m.source = filter ->> 'source')
             and (filter -> 'content' is null or strpos(lower(m.content), lower(filter ->> 'content')) > 0)
-            and (filter -> 'metadata' is null or m.metadata @> mindful._metadata(filter -> 'metadata'))
+            and (filter -> 'metadata' is null or m.metadata @> contained)
             and (filter -> 'since' is null or m.created_at >= since)
             and (filter -> 'before' is null or m.created_at < before)
     );
@@ -342,7 +437,8 @@ create function memory_forget(
     session_id uuid default null,
     filter jsonb default null,
     everything boolean default false,
-    dry_run boolean default false
+    dry_run boolean default false,
+    copies boolean default false
 ) returns setof forget_count
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
@@ -374,8 +470,9 @@ begin
         sessions := array(select s.session_id from mindful.session s where s.tenant = (select mindful._tenant()));
         chosen := array(select m.id from mindful.memory m where m.tenant = (select mindful._tenant()));
     end if;
-    return query select * from mindful._forget(mindful._forget_reach(chosen), sessions, scope, coalesce(dry_run, false));
+    return query select * from mindful._forget(
+        mindful._forget_reach(chosen, scope = 'ids', coalesce(copies, false)), sessions, scope, coalesce(dry_run, false));
 end
 $$;
-comment on function memory_forget(bigint[], uuid, jsonb, boolean, boolean) is
-'Forgets memories for good: those with some ids, a session with all of its turns, those that pass a filter, or everything of the caller. A filter is an object of kind, role, source, content (a part of the text), metadata (contained), since and before (created_at); all that are given must hold. With them go their other versions, their exact duplicates (messages excepted), the summaries that cover them, what has no evidence but them, and every row that refers to one of them: embeddings, links, evidence, queue, reviews. Replies that were shown them no longer say so, titles taken from them are cleared, kept states of their conversations are dropped. Returns, and keeps as a receipt, the number of rows by table and action: deleted, changed, kept (an attached table still holds its rows), mention (rows that repeat their words, such as a reply, and stay: see memory_forget_check). A dry run does it all and undoes it. Not reached are backups, the write-ahead log, pages until VACUUM, and what a running connection has computed. All or nothing. Errors: 22004, 22023 (no or several choices, a bad filter), 42704 (no such memory or session of yours).';
+comment on function memory_forget(bigint[], uuid, jsonb, boolean, boolean, boolean) is
+'Forgets memories for good: those with some ids (and their other versions that have no evidence of their own), a session with all of its turns, those that pass a filter, or everything of the caller. A filter is an object of kind, role, source, content (a part of the text), metadata (contained), since and before (created_at); all that are given must hold. With them go the summaries that cover them, what was drawn from them alone, and every row that refers to one of them: embeddings, links, evidence, queue, reviews, decisions, records of the answers. What rests on other evidence too, or was remembered without evidence as well, stays without theirs, and so does an exact duplicate; copies => true takes exact duplicates along, messages excepted. A memory that one of them had superseded is true again. Replies that were shown them no longer say so, titles taken from them are cleared, kept states of their conversations are dropped. Returns, and keeps as a receipt, the number of rows by table and action: deleted, changed, kept (an attached table still holds its rows), mention (rows that repeat their words, such as a reply or a duplicate, and stay: see memory_forget_check). A dry run executes the deletion and rolls it back. Not reached are backups, the write-ahead log, pages until VACUUM, and what a running connection has computed. All or nothing. Errors: 22004, 22008 (a time outside the years 1 to 9999), 22023 (no or several choices, a bad filter), 42704 (no such memory or session of yours).';

@@ -136,7 +136,7 @@ $$;
 comment on function _memory_holding(text[]) is
 'The memories that hold all lexemes of one of the runs, wherever they stand: by look-ups in memory_term, the rarest lexeme first.';
 
-create function _forget_mentions(runs text[], salt text) returns jsonb
+create function _forget_mentions(runs text[], copies text[], salt text) returns jsonb
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
@@ -144,9 +144,14 @@ declare
     place record;
     candidates bigint[];
     words text[];
-    mentions jsonb := '[]';
+    mentions jsonb;
     found_rows jsonb;
 begin
+    select coalesce(jsonb_agg(jsonb_build_object('relation', 'memory', 'column', 'content', 'key', jsonb_build_object('id', m.id),
+        'hash', mindful._forget_hash(salt, m.content))), '[]')
+    into mentions
+    from mindful.memory m
+    where m.tenant = (select mindful._tenant()) and m.content_hash = any (copies);
     if cardinality(runs) = 0 then
         return mentions;
     end if;
@@ -161,15 +166,15 @@ begin
                 and exists (select from unnest(to_tsvector('english', t.%2$I::text)) l where l.lexeme = any ($5))
                 and exists (select from mindful._runs(t.%2$I::text) r where r.run = any ($2))
             $query$, place.relation, place.column_name, place.key,
-            case when (place.relation, place.column_name) = ('memory', 'content') then 't.id = any ($4) and ' else '' end)
-        into found_rows using mindful._tenant(), runs, salt, candidates, words;
+            case when (place.relation, place.column_name) = ('memory', 'content') then 't.id = any ($4) and t.content_hash <> all ($6) and ' else '' end)
+        into found_rows using mindful._tenant(), runs, salt, candidates, words, copies;
         mentions := mentions || found_rows;
     end loop;
     return mentions;
 end
 $$;
-comment on function _forget_mentions(text[], text) is
-'The rows, in any table, whose words hold one of the runs, with a salted hash of the text.';
+comment on function _forget_mentions(text[], text[], text) is
+'The memories whose text has one of some hashes, and the rows, in any table, whose words hold one of the runs, with a salted hash of the text.';
 
 create function memory_forget_check(receipt_id bigint default null, ids bigint[] default null) returns setof forget_finding
 language plpgsql stable parallel safe security invoker

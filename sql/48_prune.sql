@@ -137,6 +137,16 @@ begin
         );
     end if;
     if cardinality(old_ids) + cardinality(empty_sessions) > 0 then
+        -- What is not due outlives its session; summaries are of the session.
+        update mindful.memory m set session_id = null
+        where m.tenant = (select mindful._tenant()) and m.session_id = any (empty_sessions) and m.kind <> 'summary'
+            and not exists (select from unnest(old_ids) o (id) where o.id = m.id);
+        old_ids := array(
+            select unnest(old_ids)
+            union
+            select m.id from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.session_id = any (empty_sessions)
+        );
         return query select * from mindful._forget(old_ids, empty_sessions, 'retention', false);
     end if;
 end

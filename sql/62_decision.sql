@@ -68,6 +68,22 @@ comment on column decision.alternatives is 'Other answers that were considered, 
 comment on column decision.offered is 'Whether it was drawn at random, with the probability of the setting label_share, to be labelled.';
 comment on column decision.propensity is 'The probability with which an offered answer was drawn, else 1: calibration and its figures weight labels by the inverse (Horvitz and Thompson 1952).';
 
+create function _decision_forget() returns trigger
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if current_setting('mindful.pruning', true) is distinct from 'on' then
+        delete from mindful.generation g using old_rows o where g.tenant = o.tenant and g.id = o.generation_id;
+    end if;
+    return null;
+end
+$$;
+comment on function _decision_forget() is
+'Deletes the record of an answer that is forgotten: its log-probabilities could confirm a guess. Records of pruned answers are kept for retention_audit_days. With the owner''s rights, as users do not change records.';
+create trigger decision_deleted after delete on decision referencing old table as old_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _decision_forget();
+
 alter table gold enable row level security, force row level security;
 create policy own on gold using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
 alter table decision enable row level security, force row level security;

@@ -105,9 +105,12 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
+    if current_setting('mindful.pruning', true) = 'on' then
+        return null;
+    end if;
     delete from mindful.memory m
     using old_rows o
-    where m.tenant = o.tenant and m.id = o.id
+    where m.tenant = o.tenant and m.id = o.id and not m.stated
         and exists (select from mindful.memory_statement s where s.tenant = o.tenant and s.id = o.id)
         and not exists (select from mindful.memory_evidence e where e.tenant = o.tenant and e.id = o.id);
     update mindful.memory m
@@ -118,7 +121,7 @@ begin
     return null;
 end
 $$;
-comment on function _evidence_lost() is 'Forgets facts that were drawn from texts all of which are forgotten, and believes less in those that have lost some.';
+comment on function _evidence_lost() is 'Forgets facts that were drawn from texts all of which are forgotten, and believes less in those that have lost some. Facts outlive texts that are pruned.';
 
 create function _evidence_confidence(tenant text, id bigint) returns real
 language sql stable parallel safe security invoker

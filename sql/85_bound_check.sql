@@ -6,7 +6,7 @@ declare
 begin
     perform set_config('row_security', 'off', true);  -- The triggers are for users' changes.
     for moment in
-        select c.relname as relation, a.attname as name, a.attname in ('valid_from', 'valid_to') as is_open,
+        select c.relname as relation, a.attname as name, a.attname like 'valid\_%' as is_open,
             format('%s_%s_range', c.relname, a.attname) as rule
         from pg_class c
         join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.atttypid = 'timestamptz'::regtype

@@ -47,6 +47,8 @@ alter table memory
     add column valid_from timestamptz,
     add column valid_to timestamptz,
     add column superseded_by bigint,
+    add column valid_to_given timestamptz,
+    add column stated boolean not null default false,
     add constraint memory_validity check (valid_from <= valid_to),
     add constraint memory_superseded_by foreign key (tenant, superseded_by) references memory (tenant, id)
         on delete set null (superseded_by);
@@ -56,6 +58,8 @@ comment on column memory.confidence is 'Probability that it is true; NULL if nob
 comment on column memory.valid_from is 'Since when it is true; NULL is since ever.';
 comment on column memory.valid_to is 'Until when it was true; NULL is until now.';
 comment on column memory.superseded_by is 'The memory that took its place.';
+comment on column memory.valid_to_given is 'What valid_to was before the memory was superseded; forgetting what took its place puts it back.';
+comment on column memory.stated is 'Whether a memory with evidence was remembered without any as well, so that it outlives the evidence.';
 create index memory_valid_from on memory (tenant, valid_from) where valid_from is not null;
 create index memory_valid_to on memory (tenant, valid_to) where valid_to is not null;
 create index memory_term_sample on memory_term (tenant, lexeme) where hashint8(id) & 31 = 0;

@@ -145,9 +145,87 @@ def test_all_versions_go(ana: psycopg.Connection) -> None:
     assert contents(ana) == []
 
 
-def test_exact_duplicates_go_but_for_messages(ana: psycopg.Connection) -> None:
-    secret, _, said = remember(ana, SECRET), remember(ana, SECRET), talk(ana, SECRET)[0]
+def test_exact_duplicates_stay_and_are_reported(ana: psycopg.Connection) -> None:
+    secret, other = remember(ana, SECRET), remember(ana, SECRET)
     counts = forget(ana, "array[%s]", secret)
+    assert (counts["memory", "deleted"], counts["memory", "mention"]) == (1, 1)
+    assert [(key["id"], finding) for *_, key, finding in left(ana)] == [(other, "copy"), (other, "mention")]
+
+
+def test_a_duplicate_of_one_word_is_reported(ana: psycopg.Connection) -> None:
+    first, _ = remember(ana, "Tea."), remember(ana, "Tea.")
+    assert forget(ana, "array[%s]", first)["memory", "mention"] == 1
+
+
+def test_a_conversation_takes_nothing_that_was_said_elsewhere(ana: psycopg.Connection) -> None:
+    fact, joined = remember(ana, SECRET), remember(ana, "Ana drinks tea.")
+    ana.execute("""select setting_set('memory_duplicates', '"join_exact"')""")
+    said, reply = talk(ana, "What is my PIN? I drink tea.", SECRET)
+    assert drawn(ana, "Ana drinks tea.", said) == joined
+    drawn(ana, "Ana asked for her PIN.", reply)
+    session_id = one(ana, "select session_id from session")
+    counts = forget(ana, "session_id => %s", session_id)
+    assert contents(ana) == [SECRET, "Ana drinks tea."]
+    assert counts["memory", "deleted"] == 3
+    assert counts["memory", "mention"] == 1
+    assert {key["id"] for *_, key, _ in left(ana)} == {fact}
+
+
+def test_what_a_conversation_had_superseded_is_true_again(ana: psycopg.Connection) -> None:
+    talk(ana, "I live in Oslo.")
+    ana.execute("select memory_consolidate()")
+    moved = talk(ana, "I live in Bergen.")[0]
+    ana.execute("select memory_consolidate()")
+    facts = (
+        "select content, valid_to is null, superseded_by is null from memory where kind = 'fact' order by id"
+    )
+    oslo, bergen = ana.execute(facts).fetchall()
+    assert (oslo[1:], bergen[1:]) == ((False, False), (True, True))
+    counts = forget(ana, "session_id => (select session_id from memory where id = %s)", moved)
+    assert counts["memory", "changed"] == 1
+    assert ana.execute(facts).fetchall() == [(oslo[0], True, True)]
+
+
+def test_a_version_between_two_others_leaves_them_in_order(ana: psycopg.Connection) -> None:
+    said = talk(ana, "I moved to Bern.")[0]
+    first = remember(ana, "Ana lives in Oslo.", valid_to="2099-01-01")
+    second = one(
+        ana,
+        "select memory_update(%s, 'Ana lives in Bern.', evidence => %s)",
+        first,
+        Jsonb([{"source_id": said, "quote": "Bern"}]),
+    )
+    third = one(ana, "select memory_update(%s, 'Ana lives in Rome.')", second)
+    forget(ana, "session_id => (select session_id from memory where id = %s)", said)
+    version = "select superseded_by, valid_to = '2099-01-01' from memory where id = %s"
+    assert one(ana, version, first) == (third, False)
+    forget(ana, "filter => %s", Jsonb({"content": "Rome"}))
+    assert one(ana, version, first) == (None, True)
+
+
+def test_an_answers_record_goes_with_it(ana: psycopg.Connection) -> None:
+    for text in ("Hello", "Good day"):
+        ana.execute("select llm_chat(%s, model => %s)", (text, SCRIPTED_GENERATOR))
+    kept = one(ana, "select max(id) from generation")
+    counts = forget(ana, "session_id => (select session_id from memory where content = 'Hello')")
+    assert (counts["generation", "deleted"], counts["decision", "deleted"]) == (1, 1)
+    assert ana.execute("select id from generation").fetchall() == [(kept,)]
+
+
+def test_a_document_goes_with_what_was_drawn_from_it_alone(ana: psycopg.Connection) -> None:
+    ana.execute("select document_insert('The pump leaks. Call Ann.', 'manual.txt')")
+    chunk, said = one(ana, "select max(id) from memory"), talk(ana, "Call Ann.")[0]
+    drawn(ana, "The pump is old.", chunk)
+    both = drawn(ana, "Ann repairs.", chunk, said)
+    assert one(ana, "select document_forget('manual.txt')") == 1
+    assert [row[0] for row in ana.execute("select id from memory order by id")] == [said, both]
+    assert one(ana, "select scope from forget_receipt") == "document"
+    assert left(ana) == []
+
+
+def test_copies_go_along_where_that_is_asked_for(ana: psycopg.Connection) -> None:
+    secret, _, said = remember(ana, SECRET), remember(ana, SECRET), talk(ana, SECRET)[0]
+    counts = forget(ana, "array[%s], copies => true", secret)
     assert counts["memory", "deleted"] == 2
     assert counts["memory", "mention"] == 1
     assert left(ana) == [
@@ -280,6 +358,11 @@ def test_a_filter_chooses(ana: psycopg.Connection, filter: dict[str, object], go
     assert counts["memory", "deleted"] == len(gone)
     assert {names[row[0]] for row in ana.execute("select id from memory")} == set(names.values()) - gone
     assert one(ana, "select scope from forget_receipt") == "filter"
+
+
+def test_a_filter_works_as_often_as_wanted(ana: psycopg.Connection) -> None:
+    for _ in range(8):  # PostgreSQL plans anew the first five times
+        forget(ana, "filter => %s", Jsonb({"kind": "fact"}))
 
 
 @pytest.mark.parametrize(

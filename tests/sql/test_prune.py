@@ -104,6 +104,30 @@ def test_pruning_takes_nothing_but_what_it_names(ana: psycopg.Connection) -> Non
     assert pruned(ana, policy + "false") == []
 
 
+def test_drawn_facts_outlive_pruned_turns(ana: psycopg.Connection) -> None:
+    ana.execute("select llm_chat('I live in Oslo.', model => %s)", (SCRIPTED_GENERATOR,))
+    ana.execute("select memory_consolidate()")
+    facts = "select content, confidence, valid_to from memory where kind = 'fact'"
+    before = ana.execute(facts).fetchall()
+    assert before
+    pruned(ana, "keep => 0, kinds => '{message}', dry_run => false")
+    assert ana.execute("select distinct kind from memory").fetchall() == [("fact",)]
+    assert ana.execute(facts).fetchall() == before
+    assert one(ana, "select count(*) from generation") == 1
+
+
+def test_what_is_not_due_outlives_its_session(ana: psycopg.Connection) -> None:
+    session = one(ana, "select session_start()")
+    ana.execute("select message_insert(%s, 'user', 'Long ago.')", (session,))
+    fact = remember(ana, "I like tea.")
+    ana.execute("update memory set session_id = %s where id = %s", (session, fact))
+    ana.execute("update session set created_at = now() - interval '100 days'")
+    age(ana, "true", 100)
+    ana.execute("select setting_set('retention_message_days', '30')")
+    assert retained(ana)["memory", "deleted"] == 1
+    assert contents(ana) == ["I like tea."]
+
+
 def test_rows_of_attached_tables_follow_their_table(ana: psycopg.Connection, db: psycopg.Connection) -> None:
     db.execute(f'create schema shop authorization "{ana.info.user}"')
     ana.execute("create table shop.ticket (id int primary key, body text)")

@@ -40,7 +40,7 @@ def document_insert_parts(
 
 
 def document_forget(source: str) -> Call[int]:
-    """Forget a document, and return how many chunks it had.
+    """Forget a document with what was drawn from it alone, and return how many chunks it had.
 
     Raises NotFoundError.
     """

@@ -17,8 +17,11 @@ def memory_forget(
     filter: Json | None = DEFAULT,
     everything: bool = DEFAULT,
     dry_run: bool = DEFAULT,
+    copies: bool = DEFAULT,
 ) -> Call[list[ForgetCount]]:
     """Forget memories, a session, what a filter chooses, or everything, with all that hangs on it.
+
+    What was remembered elsewhere too stays; with copies, exact duplicates go along.
 
     Raises NotFoundError, InvalidInputError (none or several of them, a bad filter).
     """

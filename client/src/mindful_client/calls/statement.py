@@ -71,6 +71,7 @@ _TYPES: dict[str, LiteralString] = {
     "confidence": "real",
     "content": "text",
     "contents": "text[]",
+    "copies": "boolean",
     "correct": "boolean",
     "created_at": "timestamptz",
     "dataset_sha256": "text",

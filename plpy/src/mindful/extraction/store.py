@@ -145,7 +145,8 @@ class Store:
         if rows:
             self._db.rows(
                 """update mindful.memory m
-                   set valid_to = greatest(f.until, m.valid_from + interval '1 microsecond'), superseded_by = f.by
+                   set valid_to = greatest(f.until, m.valid_from + interval '1 microsecond'), superseded_by = f.by,
+                       valid_to_given = case when m.superseded_by is null then m.valid_to else m.valid_to_given end
                    from pg_catalog.jsonb_to_recordset($1) f (id bigint, until timestamptz, by bigint)
                    where m.tenant = (select mindful._tenant()) and m.id = f.id""",
                 ("jsonb",),
