@@ -34,6 +34,7 @@ create table setting (
     reason text,
     changed_by text not null default current_user,
     changed_at timestamptz not null default clock_timestamp(),
+    confirmed_rows bigint,
     primary key (tenant, id),
     check ((scope = 'session') = (session_id is not null)),
     check ((scope = 'global') = (tenant = ''))
@@ -41,6 +42,7 @@ create table setting (
 create index on setting (tenant, key, scope, session_id, id);
 comment on table setting is 'Every change of a setting; the newest of its scope is in force. Value null takes the scope''s setting back.';
 comment on column setting.tenant is 'Whose setting it is; empty for those of scope global.';
+comment on column setting.confirmed_rows is 'How many rows an administrator agreed to remove by a retention setting of scope global.';
 alter table setting enable row level security, force row level security;
 create policy own on setting using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
 create policy read_global on setting for select using (tenant = '');
@@ -116,6 +118,9 @@ set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
     new.value := mindful._setting_check(new.key, new.value, new.scope);
+    if new.scope = 'global' and new.key ~ '^retention_' then
+        perform mindful._retention_check(new.key, new.value, new.confirmed_rows);
+    end if;
     new.changed_at := clock_timestamp();
     new.changed_by := coalesce(substring(new.changed_by from '^(?:assistant|confidence_adapt) for '), '') || current_user;
     return new;
@@ -132,7 +137,8 @@ create function setting_set(
     value jsonb,
     scope text default 'user',
     session_id uuid default null,
-    reason text default null
+    reason text default null,
+    confirmed_rows bigint default null
 ) returns jsonb
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
@@ -147,13 +153,13 @@ begin
         perform mindful._raise('42704', format('there is no session %s', session_id),
             'Start one with session_start(), or look at your own in mindful.session.');
     end if;
-    insert into mindful.setting (tenant, scope, session_id, key, value, reason)
-    values (case scope when 'global' then '' else mindful._tenant() end, scope, session_id, key, value, reason);
+    insert into mindful.setting (tenant, scope, session_id, key, value, reason, confirmed_rows)
+    values (case scope when 'global' then '' else mindful._tenant() end, scope, session_id, key, value, reason, confirmed_rows);
     return mindful.setting_get(key, session_id);
 end
 $$;
-comment on function setting_set(text, jsonb, text, uuid, text) is
-'Sets a value for all (scope global, for administrators), for the caller (user) or for one session, and returns the value now in force; a JSON null takes the scope''s setting back. Every change is kept, with who made it, when and why. Errors: 42704 (no such setting, or session of yours), 22023 (wrong type, range or scope), 42501 (global is for mindful_admin).';
+comment on function setting_set(text, jsonb, text, uuid, text, bigint) is
+'Sets a value for all (scope global, for administrators), for the caller (user) or for one session, and returns the value now in force; a JSON null takes the scope''s setting back. Every change is kept, with who made it, when and why. A global retention setting removes rows of all tenants: the error 55000 says how many, and confirmed_rows must be at least that number. Errors: 42704 (no such setting, or session of yours), 22023 (wrong type, range or scope), 42501 (global is for mindful_admin), 55000 (not confirmed).';
 
 create view active_setting with (security_invoker = true) as
 select d.key, mindful.setting_get(d.key) as value, d.initial, d.type, d.low, d.high, d.scopes, d.description, d.choices

@@ -12,12 +12,14 @@ create table forget_receipt (
     hashes text[] not null,
     counts jsonb not null,
     mentions jsonb not null,
+    settings jsonb,
     primary key (tenant, id)
 );
 comment on table forget_receipt is 'What was forgotten when and by whom: ids, counts and hashes, no content.';
 comment on column forget_receipt.hashes is 'Of each forgotten text the hash that _forget_hash gives with the salt; none for what was pruned.';
 comment on column forget_receipt.counts is 'What memory_forget returned.';
 comment on column forget_receipt.mentions is 'Rows that repeat forgotten words and were kept: relation, column, key, and the hash of the text.';
+comment on column forget_receipt.settings is 'Of scope retention: the settings that asked for it, each with key, value, scope (global: for all tenants) and changed_by.';
 alter table forget_receipt enable row level security, force row level security;
 create policy own on forget_receipt using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
 select pg_catalog.pg_extension_config_dump('mindful.forget_receipt', '');

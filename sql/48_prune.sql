@@ -105,6 +105,100 @@ $$;
 comment on function memory_prune(interval, interval, interval, real, real, integer, text[], boolean) is
 'Forgets what a policy does not keep, and returns it with the reason, least valuable first; with dry_run, which it has by default, it only returns it. All that is given must hold: older_than (age), unused_for (time since it was made or shown), invalid_for (time since valid_to passed), max_importance, max_value (importance x 0.5 ^ (idle time / half-life), see the setting memory_half_life_days), keep (all but so many, the most valuable of these kinds). Messages only where kinds says so. Facts stay when the turns they were drawn from go, without that evidence. Rows of attached tables are not touched. The receipt is in forget_receipt. Error 22023: no policy, or a bad one.';
 
+create function _retention_settings() returns jsonb
+language sql stable parallel safe security invoker
+begin atomic
+    select pg_catalog.jsonb_agg(
+        pg_catalog.jsonb_build_object('key', f.key, 'value', f.value, 'scope', f.scope, 'changed_by', f.changed_by) order by f.key)
+    from (
+        select distinct on (n.key) n.key, n.value, n.scope, n.changed_by
+        from (
+            select distinct on (s.key, s.scope) s.key, s.value, s.scope, s.changed_by
+            from mindful.setting s
+            where s.tenant = any (array['', (select mindful._tenant())]) and s.scope <> 'session' and s.key ~ '^retention_'
+            order by s.key, s.scope, s.id desc
+        ) n
+        where n.value <> 'null'
+        order by n.key, n.scope desc
+    ) f
+    where f.value <> '0' and f.key <> 'retention_audit_days';
+end;
+comment on function _retention_settings() is 'The retention settings in force for the tenant, the tenant''s own before those of all, with who set them.';
+
+create function _receipt_settings() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    new.settings := mindful._retention_settings();
+    return new;
+end
+$$;
+comment on function _receipt_settings() is 'Writes into a receipt of retention whose settings asked for it.';
+create trigger settings before insert on forget_receipt for each row
+    when (new.scope = 'retention' and pg_catalog.current_setting('row_security') = 'on') execute function _receipt_settings();
+
+create function _retention_count(key text, value jsonb, out tenants bigint, out rows bigint)
+language plpgsql stable parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+set mindful.tenant = ''
+as $$
+declare
+    bound integer := value #>> '{}';
+    due timestamptz := now() - make_interval(days => bound);
+begin
+    if key = 'retention_audit_days' then
+        select count(distinct r.tenant), count(*) into tenants, rows
+        from (
+            select g.tenant from mindful.generation g where g.created_at < due
+            union all
+            select v.tenant from mindful.review v where v.created_at < due
+            union all
+            select f.tenant from mindful.forget_receipt f where f.forgotten_at < due
+        ) r;
+        return;
+    end if;
+    select count(*) filter (where c.rows > 0), coalesce(sum(c.rows), 0) into tenants, rows
+    from (
+        select m.tenant,
+            case key
+                when 'retention_memories' then greatest(count(*) filter (where m.kind <> 'message') - bound, 0)
+                else count(*) filter (where key = format('retention_%s_days', m.kind) and m.created_at < due)
+            end as rows
+        from mindful.memory m
+        where not exists (select from mindful.attachment a where a.tenant = m.tenant and a.source = m.source)
+            and coalesce((
+                select s.value from mindful.setting s
+                where s.tenant = m.tenant and s.scope = 'user' and s.key = _retention_count.key order by s.id desc limit 1
+            ), 'null') = 'null'
+        group by m.tenant
+    ) c;
+end
+$$;
+comment on function _retention_count(text, jsonb) is
+'How many rows of how many tenants a retention setting of scope global would remove now: memories, and of retention_audit_days generations, reviews and receipts. Tenants with a setting of their own are left out. It counts all tenants'' rows, so it runs with the owner''s rights; for administrators.';
+
+create function _retention_check(key text, value jsonb, confirmed_rows bigint) returns void
+language plpgsql stable parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    found record;
+begin
+    if value in ('null', '0') or not pg_has_role(current_user, 'mindful_admin', 'usage') then
+        return;  -- keeps all, or is refused by the policy
+    end if;
+    select * into found from mindful._retention_count(key, value);
+    if confirmed_rows is null or confirmed_rows < found.rows then
+        perform mindful._raise('55000',
+            format('setting %s to %s for all removes %s rows of %s tenants', key, value, found.rows, found.tenants),
+            format('Look at it again, then pass confirmed_rows => %s.', found.rows));
+    end if;
+end
+$$;
+comment on function _retention_check(text, jsonb, bigint) is
+'Raises 55000 where a retention setting of scope global would remove more rows than were confirmed; says how many rows of how many tenants.';
+
 create function retention_run() returns setof forget_count
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp

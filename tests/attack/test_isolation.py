@@ -1,5 +1,8 @@
 """What one tenant cannot see, another role cannot reach, and no setting can move."""
 
+import re
+from pathlib import Path
+
 import psycopg
 import pytest
 from support import SCRIPTED_GENERATOR, Connect, fails
@@ -225,3 +228,21 @@ def test_state_of_a_session_does_not_outlive_a_change_of_role(
         "select part from mindful.session_context(mindful.session_start(), 'How does the safe open?')"
     ).fetchall()
     assert shown == [("system",), ("message",)]
+
+
+def test_a_reader_looks_beyond_what_is_documented(
+    reader: psycopg.Connection, admin: psycopg.Connection
+) -> None:
+    """Reads relations that README does not grant to readers and administrators."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    for connection, role in ((reader, "mindful_reader"), (admin, "mindful_admin")):
+        may = re.search(rf"^\| `{role}` \|(.*)\|$", readme, re.MULTILINE)
+        assert may is not None
+        relations = {name for (name,) in connection.execute("select relname from pg_class").fetchall()}
+        documented = set(re.findall(r"`([a-z_]+)`", may[1])) & relations
+        granted = connection.execute(
+            """select relname from pg_class where relnamespace = 'mindful'::regnamespace
+               and relkind in ('r', 'v', 'm', 'p') and has_table_privilege(%s, oid, 'select')""",
+            (role,),
+        ).fetchall()
+        assert {name for (name,) in granted} == documented, role

@@ -303,11 +303,25 @@ def test_an_administrators_deeply_nested_options(admin: psycopg.Connection) -> N
 
 
 def test_an_administrator_asks_for_unreadable_files(admin: psycopg.Connection) -> None:
-    """Registers files of the system as models."""
-    for source in ("/nonexistent", "/root/.bashrc", "PG_VERSION", "/proc/self/environ", "/dev/zero"):
-        with pytest.raises(psycopg.Error) as caught:
-            admin.execute("select mindful.model_register('q', 'generator', 'llama_cpp', %s)", (source,))
-        assert caught.value.sqlstate in {"58P01", "XX001"}, source
+    """Tells by errors of registering which files are there: missing, unreadable, a directory, no model, a device."""
+    answers = set()
+    for source in (
+        "/nonexistent",
+        "/root/.bashrc",
+        "/etc",
+        "/etc/passwd",
+        "/proc/self/environ",
+        "/dev/zero",
+        "PG_VERSION",
+    ):
+        for call, arguments in (
+            ("model_register('q', 'generator', 'llama_cpp', %s)", (source,)),
+            ("adapter_register('q', 'smollm2-135m-instruct', %s)", (source,)),
+        ):
+            with pytest.raises(psycopg.Error) as caught:
+                admin.execute(f"select mindful.{call}", arguments)
+            answers.add((caught.value.sqlstate, str(caught.value.diag.message_primary).replace(source, "")))
+    assert answers == {("58P01", 'mindful: there is no GGUF file "" that the server can read')}
 
 
 def test_a_schema_made_before_the_extension(

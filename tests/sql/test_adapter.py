@@ -146,9 +146,9 @@ def test_a_damaged_file_is_refused(admin: psycopg.Connection, files: Path, adapt
     for at in range(40):
         damaged = bytearray(whole)
         if at % 2:
-            damaged = damaged[: int(random.integers(len(whole)))]
+            damaged = damaged[: int(random.integers(4, len(whole)))]
         else:
-            for place in random.integers(0, 64, 4):
+            for place in random.integers(4, 64, 4):
                 damaged[place] ^= 0xFF
         path = files / "damaged.gguf"
         path.write_bytes(damaged)

@@ -71,7 +71,7 @@ def test_a_missing_or_damaged_file_is_refused(db: psycopg.Connection) -> None:
         with source.open("rb") as file:
             truncated.write_bytes(file.read(30_000_000))
         garbage.write_bytes(b"no model at all")
-        for path, sqlstate in ((truncated, "XX001"), (garbage, "XX001"), (folder / "nothing.gguf", "58P01")):
+        for path, sqlstate in ((truncated, "XX001"), (garbage, "58P01"), (folder / "nothing.gguf", "58P01")):
             with fails(sqlstate):
                 db.execute("select model_register('broken', 'generator', 'llama_cpp', %s)", (str(path),))
     assert db.execute("select count(*) from model where name = 'broken'").fetchone() == (0,)

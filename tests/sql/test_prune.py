@@ -221,7 +221,10 @@ def test_an_administrator_runs_it_for_all(
             remember(connection, f"Fact {n}.", 100 * n)
         connection.execute("select llm_generate('x', model => %s)", (SCRIPTED_GENERATOR,))
     ana.execute("select setting_set('retention_fact_days', '150')")
-    admin.execute("select setting_set('retention_fact_days', '50', 'global')")
+    with fails("55000", hint="confirmed_rows => 2") as caught:  # ana's own setting keeps hers
+        admin.execute("select setting_set('retention_fact_days', '50', 'global')")
+    assert "2 rows of 1 tenants" in str(caught.value)
+    admin.execute("select setting_set('retention_fact_days', '50', 'global', confirmed_rows => 2)")
     admin.execute("set mindful.tenant = 'nobody'")
     counts = retained(admin, "retention_run_all")
     assert counts["memory", "deleted"] == 3
@@ -267,7 +270,7 @@ def test_records_have_a_retention_of_their_own(
     assert retained(admin, "retention_run_all") == {}
     with fails("22023"):
         ana.execute("select setting_set('retention_audit_days', '1')")
-    admin.execute("select setting_set('retention_audit_days', '365', 'global')")
+    admin.execute("select setting_set('retention_audit_days', '365', 'global', confirmed_rows => 10)")
     assert retained(admin, "retention_run_all") == {
         ("generation", "deleted"): 1,
         ("review", "deleted"): 1,

@@ -20,12 +20,13 @@ def setting_set(
     scope: str = DEFAULT,
     session_id: UUID | str | None = DEFAULT,
     reason: str | None = DEFAULT,
+    confirmed_rows: int | None = DEFAULT,
 ) -> Call[Any]:
     """Set a value for all (scope global), for the caller (user) or for a session; return what is now in force.
 
-    None takes the scope's setting back.
+    None takes the scope's setting back. A global retention setting needs confirmed_rows: the error says how many.
 
-    Raises NotFoundError (no such setting), InvalidInputError (type, range, scope), NotAllowedError.
+    Raises NotFoundError (no such setting), InvalidInputError (type, range, scope), NotAllowedError, NotReadyError.
     """
     return scalar("setting_set", locals())
 

@@ -68,6 +68,7 @@ _TYPES: dict[str, LiteralString] = {
     "budget_kind": "text",
     "change_id": "bigint",
     "condition": "text",
+    "confirmed_rows": "bigint",
     "confidence": "real",
     "content": "text",
     "contents": "text[]",

@@ -29,6 +29,17 @@ def readable_file(path: str) -> bool:
         return False
 
 
+def gguf_file(path: str) -> bool:
+    """Tell whether a path leads to a GGUF file that the server may read.
+
+    Errors tell no other file from one that is not there.
+    """
+    if not readable_file(path):
+        return False
+    with Path(path).open("rb") as file:
+        return file.read(4) == b"GGUF"
+
+
 def file_sha256(path: str) -> str:
     """Hash a file's contents."""
     with Path(path).open("rb") as file:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mindful.errors import CorruptedModelError, UndefinedFileError
 from mindful.providers.llama.library import last_error, llama
-from mindful.providers.options import file_sha256, readable_file
+from mindful.providers.options import file_sha256, gguf_file
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Adapter:
 
 def check_file(source: str) -> None:
     """Raise unless there is such a file."""
-    if not readable_file(source):
+    if not gguf_file(source):
         raise UndefinedFileError(
-            f'there is no adapter file "{source}"',
-            "The path must be absolute and readable by the operating system user of the server.",
+            f'there is no GGUF file "{source}" that the server can read',
+            "The path must be absolute, and the file readable by the operating system user of the server.",
         )

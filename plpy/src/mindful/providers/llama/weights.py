@@ -8,17 +8,17 @@ from typing import Any
 from mindful.errors import CorruptedModelError, UndefinedFileError
 from mindful.providers.llama.adapter import Adapter
 from mindful.providers.llama.library import last_error, llama
-from mindful.providers.options import file_stamp, readable_file
+from mindful.providers.options import file_stamp, gguf_file
 
 
 class Weights:
     """A model file mapped into memory, where all backends share one copy of it."""
 
     def __init__(self, source: str, adapter: Adapter | None = None) -> None:
-        if not readable_file(source):
+        if not gguf_file(source):
             raise UndefinedFileError(
-                f'there is no model file "{source}"',
-                "The path must be absolute and readable by the operating system user of the server.",
+                f'there is no GGUF file "{source}" that the server can read',
+                "The path must be absolute, and the file readable by the operating system user of the server.",
             )
         params = llama.llama_model_default_params()
         params.use_mmap, params.use_mlock, params.n_gpu_layers = True, False, 0
