@@ -39,7 +39,7 @@ create table setting (
     check ((scope = 'session') = (session_id is not null)),
     check ((scope = 'global') = (tenant = ''))
 );
-create index on setting (tenant, key, scope, session_id, id);
+create index on setting (tenant, key, scope, session_id, id) where key is not null;
 comment on table setting is 'Every change of a setting; the newest of its scope is in force. Value null takes the scope''s setting back.';
 comment on column setting.tenant is 'Whose setting it is; empty for those of scope global.';
 comment on column setting.confirmed_rows is 'How many rows an administrator agreed to remove by a retention setting of scope global.';

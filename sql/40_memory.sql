@@ -32,13 +32,16 @@ create table memory (
     stated boolean not null default false,
     primary key (tenant, id),
     foreign key (tenant, session_id) references session on delete cascade,
-    unique (tenant, session_id, turn),
-    unique (tenant, source, source_key),
     check (kind <> 'message' or session_id is not null and turn is not null and role is not null),
     constraint memory_validity check (valid_from <= valid_to),
     constraint memory_superseded_by foreign key (tenant, superseded_by) references memory (tenant, id)
         on delete set null (superseded_by)
 );
+-- Without statistics (see _statistics_remove), all indexes that the tenant leads are as good to the planner wherever it
+-- takes a tenant for one row, as in an empty table. So an index beside the primary key serves only those queries that
+-- name its second column.
+create unique index memory_turn on memory (tenant, session_id, turn) where session_id is not null;
+create unique index memory_source on memory (tenant, source, source_key) where source is not null;
 create index memory_superseded_by on memory (tenant, superseded_by) where superseded_by is not null;
 create index memory_valid_from on memory (tenant, valid_from) where valid_from is not null;
 create index memory_valid_to on memory (tenant, valid_to) where valid_to is not null;
@@ -69,9 +72,6 @@ create table memory_term (
 -- One posting in 32: counting these tells how many memories hold a common lexeme, where counting all would take long and
 -- a counter would be a row that every writer waits for.
 create index memory_term_sample on memory_term (tenant, lexeme) where hashint8(id) & 31 = 0;
--- Statistics are of all tenants, and estimates would tell which words others use.
-alter table memory_term alter column lexeme set statistics 0;
-alter table memory alter column source set statistics 0;
 comment on table memory_term is 'Which memory holds which lexeme, how often, and how many lexemes it has in all.';
 
 -- Writers never wait for one another: each adds to a row that nobody else is adding to, or to a new one.
@@ -83,33 +83,6 @@ create table memory_count (
     primary key (tenant, shard)
 );
 comment on table memory_count is 'How many memories a tenant has, and lexemes in them; the sum over the shards counts.';
-
-create function _statistics_of_sample(variadic relations regclass[]) returns void
-language plpgsql volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-set default_statistics_target = 1 -- or tenants that are not among the sample's would be taken for rare ones
-as $$
-declare
-    names text := array_to_string(relations, ', ');
-begin
-    execute 'analyze ' || names;
-    begin
-        execute format('truncate %s restart identity', names);
-    exception when query_canceled then
-        raise;  -- A subtransaction makes new files, whose size is not taken as known.
-    end;
-end
-$$;
-comment on function _statistics_of_sample(variadic regclass[]) is
-'Leaves the statistics of the rows that new tables have, and none of the rows. Without statistics a tenant is taken to have one row, for which all indexes are as good, and a session that began with empty tables read all of the tenant''s rows for each that it added, until autovacuum came.';
-
-insert into session (tenant, session_id) select 'tenant ' || n % 10, pg_catalog.gen_random_uuid() from pg_catalog.generate_series(1, 30) n;
-insert into memory (tenant, kind, content, session_id, turn, role)
-select s.tenant, 'message', pg_catalog.format('turn %s of %s', t, s.session_id), s.session_id, t, 'user'
-from session s, pg_catalog.generate_series(1, 10) t;
-insert into memory_term (tenant, lexeme, id, frequency, length)
-select m.tenant, d.lexeme, m.id, 1, 8 from memory m, pg_catalog.unnest(pg_catalog.to_tsvector('simple', m.content)) d;
-select _statistics_of_sample('session', 'memory', 'memory_term');
 
 alter table session enable row level security, force row level security;
 create policy own on session using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
@@ -164,15 +137,13 @@ begin
         embedding %s.vector(%s) not null,
         content_hash text not null,
         primary key (tenant, id))', relation, vector_schema, dims);
-    execute format('insert into mindful.%I select ''tenant '' || n %% 10, n, array_fill(0, array[%s])::%s.vector, ''''
-        from generate_series(1, 300) n', relation, dims, vector_schema);
-    perform mindful._statistics_of_sample(format('mindful.%I', relation));
     execute format('alter table mindful.%I add foreign key (tenant, id) references mindful.memory on delete cascade', relation);
     execute format('alter table mindful.%I enable row level security, force row level security', relation);
     execute format('create policy own on mindful.%I using (tenant = (select mindful._tenant()))
         with check (tenant = (select mindful._tenant()))', relation);
     execute format('grant select, insert, update, delete on mindful.%I to mindful_user', relation);
     execute format('comment on table mindful.%I is %L', relation, 'Embeddings of memories by the model ' || model || '.');
+    perform mindful._statistics_remove();
 end
 $$;
 comment on function _embedding_table_create(text, integer) is

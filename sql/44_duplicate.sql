@@ -18,7 +18,7 @@ create table memory_duplicate (
     primary key (tenant, content_hash),
     foreign key (tenant, id) references memory (tenant, id) on delete cascade
 );
-create index on memory_duplicate (tenant, id);
+create index on memory_duplicate (tenant, id) where id is not null;
 comment on table memory_duplicate is 'How often facts were remembered again and joined with the memory that was there (setting memory_duplicates).';
 comment on column memory_duplicate.content_hash is 'That of the fact; empty in the row that writers with join_near lock.';
 alter table memory_duplicate enable row level security, force row level security;

@@ -20,7 +20,7 @@ create table memory_evidence (
     foreign key (tenant, source_id) references memory (tenant, id) on delete cascade,
     check (id <> source_id)
 );
-create index on memory_evidence (tenant, source_id);
+create index on memory_evidence (tenant, source_id) where source_id is not null;
 comment on table memory_evidence is 'What a memory rests on: the memories it was drawn from, and the words that say so, for as long as they do.';
 
 alter table memory_access enable row level security, force row level security;

@@ -11,8 +11,8 @@ create table memory_link (
     check (source_id <> target_id)
 );
 -- The strongest links first, as memory_neighbors follows them.
-create index on memory_link (tenant, source_id, weight desc);
-create index on memory_link (tenant, target_id, weight desc);
+create index on memory_link (tenant, source_id, weight desc) where source_id is not null;
+create index on memory_link (tenant, target_id, weight desc) where target_id is not null;
 comment on table memory_link is 'What one memory has to do with another.';
 
 alter table memory_link enable row level security, force row level security;

@@ -62,7 +62,7 @@ begin atomic
     select 'document', w.content, _attachment_write.source, w.key
     from rows from (pg_catalog.unnest(keys), pg_catalog.unnest(contents)) w (key, content)
     where pg_catalog.btrim(coalesce(w.content, ''), E' \t\n\r') <> ''
-    on conflict (tenant, source, source_key) do update set content = excluded.content
+    on conflict (tenant, source, source_key) where source is not null do update set content = excluded.content
         where m.content <> excluded.content;
 end;
 comment on function _attachment_write(text, text[], text[]) is

@@ -20,7 +20,7 @@ create table embedding_job (
     primary key (tenant, id, model, content_hash),
     foreign key (tenant, id) references memory on delete cascade
 );
-create index on embedding_job (tenant, run_after);
+create index on embedding_job (tenant, run_after) where run_after is not null;
 comment on table embedding_job is 'Memories that wait to be embedded. A worker holds a job by its row lock, which ends with the worker.';
 comment on column embedding_job.content_hash is 'The text that is to be embedded; a job whose memory has another one by now is dropped.';
 comment on column embedding_job.attempts is 'How often it failed. A cancelled worker is no failure.';

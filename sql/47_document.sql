@@ -62,7 +62,7 @@ begin
     select 'document', n.content, shared || n.place::jsonb, _document_write.source, n.key
     from rows from (unnest(keys), unnest(contents), unnest(places)) with ordinality n (key, content, place, number)
     order by n.number
-    on conflict (tenant, source, source_key) do update set content = excluded.content, metadata = excluded.metadata
+    on conflict (tenant, source, source_key) where source is not null do update set content = excluded.content, metadata = excluded.metadata
         where m.content <> excluded.content or m.metadata <> excluded.metadata;
     delete from mindful.memory m
     where m.tenant = (select mindful._tenant()) and m.source = _document_write.source

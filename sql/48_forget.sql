@@ -25,7 +25,7 @@ create policy own on forget_receipt using (tenant = (select mindful._tenant())) 
 select pg_catalog.pg_extension_config_dump('mindful.forget_receipt', '');
 select pg_catalog.pg_extension_config_dump('mindful.forget_receipt_id_seq', '');
 
-create index memory_content_hash on memory (tenant, content_hash);
+create index memory_content_hash on memory (tenant, content_hash) where content_hash is not null;
 create index generation_memory_ids on generation using gin (memory_ids);
 create index generation_parent on generation (tenant, parent_id) where parent_id is not null;
 

@@ -77,7 +77,7 @@ begin
     values ('summary', _recap_write.content, _recap_write.session_id, mindful._recap_source(_recap_write.session_id),
         format('turns %s to %s', first, last),
         jsonb_build_object('from_turn', first, 'to_turn', last, 'method', method))
-    on conflict (tenant, source, source_key) do nothing
+    on conflict (tenant, source, source_key) where source is not null do nothing
     returning id into summary;
     insert into mindful.memory_evidence (id, source_id, quote)
     select summary, e.source_id, e.quote

@@ -12,7 +12,7 @@ create table review (
     primary key (tenant, id),
     foreign key (tenant, message_id) references memory on delete cascade
 );
-create index on review (tenant, message_id);
+create index on review (tenant, message_id) where message_id is not null;
 comment on table review is 'Second looks of a model at answers, read from its logits.';
 comment on column review.score is 'p(true) / (p(true) + p(false)) of what follows the answer, against the same of an empty one; not calibrated.';
 comment on column review.signals is 'log_odds of true against false, log_odds_content_free of the same for an empty answer, prompt_tokens of the review and cached_tokens among them, which were not evaluated again.';

@@ -24,7 +24,7 @@ create table calibrator (
     check (cardinality(means) = cardinality(features) and cardinality(scales) = cardinality(features)
         and cardinality(weights) = cardinality(features) and cardinality(knots_x) = cardinality(knots_y))
 );
-create index on calibrator (tenant, model, with_memory, tier, id);
+create index on calibrator (tenant, model, with_memory, tier, id) where model is not null;
 comment on table calibrator is
 'Fitted numbers that turn an answer''s signals into the probability that it is right: g = intercept + sum of weights x (signal - mean) / scale, probability = 1 / (1 + exp(-g)), or by linear interpolation between the knots where there are any. Calibrators are added, never changed; the newest adopted one of its model, tier and kind of prompt is in force.';
 comment on column calibrator.with_memory is 'Whether it is for answers with memories in the prompt: evidence raises a model''s confidence, whether it helps or not.';
@@ -60,7 +60,7 @@ create table threshold (
     foreign key (tenant, supersedes) references threshold,
     check ((value is null) = (bound is null))
 );
-create index on threshold (tenant, calibrator_id, id);
+create index on threshold (tenant, calibrator_id, id) where calibrator_id is not null;
 comment on table threshold is
 'Probabilities from which on answers are given unflagged, with what was promised. The newest of its calibrator and budget is in force.';
 comment on column threshold.budget_kind is

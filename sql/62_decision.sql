@@ -47,12 +47,12 @@ create table decision (
     foreign key (tenant, calibrator_id) references calibrator,
     foreign key (tenant, threshold_id) references threshold
 );
-create index on decision (tenant, message_id);
-create index on decision (tenant, instead_id);
-create index on decision (tenant, parent_id);
-create index on decision (tenant, gold_id);
-create index on decision (tenant, generation_id);
-create index on decision (tenant, model, with_memory, id);
+create index on decision (tenant, message_id) where message_id is not null;
+create index on decision (tenant, instead_id) where instead_id is not null;
+create index on decision (tenant, parent_id) where parent_id is not null;
+create index on decision (tenant, gold_id) where gold_id is not null;
+create index on decision (tenant, generation_id) where generation_id is not null;
+create index on decision (tenant, model, with_memory, id) where model is not null;
 comment on table decision is 'What was done with an answer, and why: its signals, the probability that it is right, the threshold it was held to.';
 comment on column decision.parent_id is 'The decision that led to this one: an answer that was tried again in another way, or asked back about in the turn before.';
 comment on column decision.message_id is 'The reply that the action led to: the answer, or what was said in its place; NULL for answers to gold questions and for those in whose place another was shown.';

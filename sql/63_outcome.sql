@@ -14,8 +14,8 @@ create table outcome (
     foreign key (tenant, decision_id) references decision on delete cascade,
     check (num_nonnulls(message_id, decision_id) > 0)
 );
-create index on outcome (tenant, decision_id, id);
-create index on outcome (tenant, message_id, id);
+create index on outcome (tenant, decision_id, id) where decision_id is not null;
+create index on outcome (tenant, message_id, id) where message_id is not null;
 comment on table outcome is 'Whether answers were right, and who says so. A label is never overwritten: a later one is added and counts.';
 comment on column outcome.grader_version is 'Version of the rule that graded: of _answer_grade for gold.';
 alter table outcome enable row level security, force row level security;

@@ -16,7 +16,7 @@ create table adaptation (
     foreign key (tenant, change_id) references setting,
     check (adopted = (change_id is not null))
 );
-create index on adaptation (tenant, model, key, id);
+create index on adaptation (tenant, model, key, id) where model is not null;
 comment on table adaptation is 'What confidence_adapt tried: a value chosen on older labels, held to newer ones beside the value in force.';
 comment on column adaptation.held is 'The value that was in force.';
 comment on column adaptation.candidate is 'The value that did best on the older labels; NULL where the one in force did.';

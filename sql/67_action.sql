@@ -31,7 +31,7 @@ create table action_gain (
     primary key (tenant, id),
     check (gained >= 0 and lost >= 0 and gained + lost <= changed and changed <= answers)
 );
-create index on action_gain (tenant, action, model, id);
+create index on action_gain (tenant, action, model, id) where action is not null;
 comment on table action_gain is 'What a replay on labelled questions showed of another way to an answer; see action_measure. The newest counts.';
 comment on column action_gain.temperature is 'The setting retry_temperature of the replay; NULL for retrieve.';
 comment on column action_gain.answers is 'Flagged answers to gold questions, each with the answer by the other way.';

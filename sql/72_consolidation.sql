@@ -49,7 +49,7 @@ create table memory_extraction (
     foreign key (tenant, id) references memory (tenant, id) on delete cascade,
     foreign key (tenant, consolidation_id) references consolidation (tenant, id) on delete cascade
 );
-create index on memory_extraction (tenant, consolidation_id);
+create index on memory_extraction (tenant, consolidation_id) where consolidation_id is not null;
 comment on table memory_extraction is 'Which texts have been read for facts, and in which wording: a changed text is read again.';
 
 create table memory_statement (
@@ -66,8 +66,8 @@ create table memory_statement (
     foreign key (tenant, id) references memory (tenant, id) on delete cascade,
     foreign key (tenant, consolidation_id) references consolidation (tenant, id) on delete cascade
 );
-create index on memory_statement (tenant, subject, relation);
-create index on memory_statement (tenant, consolidation_id);
+create index on memory_statement (tenant, subject, relation) where subject is not null;
+create index on memory_statement (tenant, consolidation_id) where consolidation_id is not null;
 comment on table memory_statement is 'What a fact drawn from a text says, in parts, and what drew it.';
 comment on column memory_statement.prior is 'Confidence of one source; n sources give 1 - (1 - prior) * 0.5 ^ (n - 1), at most 0.99.';
 
@@ -78,10 +78,7 @@ create table memory_entity (
     primary key (tenant, entity, id),
     foreign key (tenant, id) references memory (tenant, id) on delete cascade
 );
-create index on memory_entity (tenant, id);
--- Statistics are of all tenants, and estimates would tell which words others use.
-alter table memory_entity alter column entity set statistics 0;
-alter table memory_statement alter column subject set statistics 0;
+create index on memory_entity (tenant, id) where id is not null;
 comment on table memory_entity is 'Whom and what facts are about, in lower case.';
 
 alter table consolidation enable row level security, force row level security;

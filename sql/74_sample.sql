@@ -41,8 +41,8 @@ create table training_sample (
     check (refused <> '{}' or instruction is not null and output is not null)
 );
 comment on column training_sample.form is 'recall: what is known, without a quote; answer, explain: what a quote says; factors: what is linked; apply: a wish about code; decide: between contradicting facts; abstain: from what is not known, or not said by a quote.';
-create index on training_sample (tenant, consolidation_id);
-create index on training_sample (tenant, source_id);
+create index on training_sample (tenant, consolidation_id) where consolidation_id is not null;
+create index on training_sample (tenant, source_id) where source_id is not null;
 comment on table training_sample is 'Instruction pairs made of facts, and those that were refused with the reasons why.';
 comment on column training_sample.source_id is 'The fact that the pair is about.';
 comment on column training_sample.neighbor_ids is 'Other facts that it tells of; with any of them forgotten the pair goes too.';
@@ -57,7 +57,7 @@ create table training_sample_memory (
     foreign key (tenant, sample_id) references training_sample (tenant, id) on delete cascade,
     foreign key (tenant, memory_id) references memory (tenant, id) on delete cascade
 );
-create index on training_sample_memory (tenant, memory_id);
+create index on training_sample_memory (tenant, memory_id) where memory_id is not null;
 comment on table training_sample_memory is 'Every memory that a pair tells of.';
 
 alter table training_sample enable row level security, force row level security;

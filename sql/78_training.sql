@@ -25,7 +25,7 @@ create table training (
     foreign key (tenant, consolidation_id) references consolidation (tenant, id),
     check ((status = 'failed') = (error is not null))
 );
-create index on training (tenant, consolidation_id);
+create index on training (tenant, consolidation_id) where consolidation_id is not null;
 create unique index training_active on training (tenant, base) where active;
 comment on table training is 'Adapters that were trained on replay runs, with what they were measured to gain and to lose.';
 comment on column training.dataset_sha256 is 'Hash of the pairs, as replay_export gives them in the format alpaca, a line each.';
@@ -39,7 +39,7 @@ create table training_memory (
     primary key (tenant, memory_id, training_id),
     foreign key (tenant, training_id) references training (tenant, id) on delete cascade
 );
-create index on training_memory (tenant, training_id);
+create index on training_memory (tenant, training_id) where training_id is not null;
 comment on table training_memory is 'The memories, sources of facts included, that adapters were trained on; kept when they are forgotten.';
 
 create table general_question (

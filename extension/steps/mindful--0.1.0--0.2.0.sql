@@ -52,6 +52,9 @@ alter table memory
     add constraint memory_validity check (valid_from <= valid_to),
     add constraint memory_superseded_by foreign key (tenant, superseded_by) references memory (tenant, id)
         on delete set null (superseded_by);
+alter table memory drop constraint memory_tenant_session_id_turn_key, drop constraint memory_tenant_source_source_key_key;
+create unique index memory_turn on memory (tenant, session_id, turn) where session_id is not null;
+create unique index memory_source on memory (tenant, source, source_key) where source is not null;
 create index memory_superseded_by on memory (tenant, superseded_by) where superseded_by is not null;
 comment on column memory.importance is 'From 0 to 1; what is known of no memory is 0.5.';
 comment on column memory.confidence is 'Probability that it is true; NULL if nobody has said.';
@@ -74,11 +77,9 @@ drop trigger index_updated on memory;
 create trigger index_updated after update on memory referencing old table as old_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
 
--- include sql/40_memory.sql _statistics_of_sample
 -- include sql/40_memory.sql _memory_changed
 -- include sql/40_memory.sql _memory_index
 -- include sql/40_memory.sql _embedding_table_create
-analyze session, memory, memory_term;
 
 alter function _array_elements(text, jsonb, text[]) rows 10;
 
@@ -131,6 +132,8 @@ drop function session_context(uuid, text, text, integer, integer);
 -- include sql/55_state.sql
 
 -- review
+drop index review_tenant_message_id_idx;
+create index on review (tenant, message_id) where message_id is not null;
 comment on column review.score is 'p(true) / (p(true) + p(false)) of what follows the answer, against the same of an empty one; not calibrated.';
 comment on column review.signals is 'log_odds of true against false, log_odds_content_free of the same for an empty answer, prompt_tokens of the review and cached_tokens among them, which were not evaluated again.';
 drop function _review_subject(bigint);
@@ -161,3 +164,4 @@ drop function _review_subject(bigint);
 -- include sql/79_schedule.sql
 -- include sql/85_bound_check.sql
 -- include sql/90_privilege.sql
+-- include sql/92_statistics.sql

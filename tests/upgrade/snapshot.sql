@@ -57,7 +57,7 @@ line (kind, name, property) as (
         concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod), case when a.attnotnull then 'not null' end,
             'identity', nullif(a.attidentity, ''), 'generated', nullif(a.attgenerated, ''),
             'default', pg_get_expr(d.adbin, d.adrelid), 'storage', a.attstorage, nullif(a.attcompression, ''),
-            nullif(a.attcollation, 0)::regcollation, array(select x::text from unnest(a.attacl) x order by 1)::text)
+            'statistics', a.attstattarget, nullif(a.attcollation, 0)::regcollation, array(select x::text from unnest(a.attacl) x order by 1)::text)
     from relation r
     join pg_attribute a on a.attrelid = r.oid and a.attnum > 0 and not a.attisdropped
     left join pg_attrdef d on (d.adrelid, d.adnum) = (a.attrelid, a.attnum)
@@ -68,7 +68,8 @@ line (kind, name, property) as (
     select 'domain constraint', t.oid::regtype::text, pg_get_constraintdef(c.oid)
     from pg_constraint c join pg_type t on t.oid = c.contypid where t.typnamespace = 'mindful'::regnamespace
     union all
-    select 'index', i.indexrelid::regclass::text, concat_ws(' ', pg_get_indexdef(i.indexrelid), i.indisvalid)
+    select 'index', i.indexrelid::regclass::text, concat_ws(' ', pg_get_indexdef(i.indexrelid), i.indisvalid, 'statistics',
+            array(select a.attstattarget from pg_attribute a where a.attrelid = i.indexrelid order by a.attnum)::text)
     from pg_index i join relation r on r.oid = i.indrelid
     union all
     select 'trigger', format('%s %s', r.name, t.tgname), concat_ws(' ', pg_get_triggerdef(t.oid), t.tgenabled)
