@@ -1,74 +1,219 @@
-"""Grammars that users write (GBNF), checked for what llama.cpp could not bear.
+"""Grammars in the notation of llama.cpp (GBNF), written anew in the one that llguidance reads (Lark).
 
-It reads them by recursion and follows all their branches at once, neither of which can be interrupted.
+Each character becomes a terminal of its own. Terminals of many characters would be matched greedily, which GBNF is not.
 """
 
 from __future__ import annotations
 
-import functools
 import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from mindful.errors import ContextLengthError, InvalidParameterError
+from mindful.providers.packing import common_prefix
 
 _LONGEST = 1 << 16
 """Bytes."""
 _DEEPEST = 200
 """Parentheses within each other."""
-_LARGEST = 100_000
-"""Symbols of a grammar in which every reference that leads nowhere back is written out."""
 _TOKEN = re.compile(
-    r"""(?P<skip>\#[^\n]*|\s+) | (?P<head>[\w-]+)\s*::= | (?P<name>[A-Za-z0-9_-]+)
-    | (?P<symbol>"(?:\\.|[^"\\])*" | \[(?:\\.|[^\]\\])*\] | \{[\d,\s]*\} | .)""",
+    r"""(?P<skip>\#[^\n]*|\s+) | (?P<head>[A-Za-z0-9_-]+)\s*::= | (?P<name>[A-Za-z0-9_-]+)
+    | "(?P<literal>(?:\\.|[^"\\])*)" | \[(?P<set>(?:\\.|[^\]\\])+)\] | (?P<any>\.)
+    | (?P<times>[*+?]|\{\d+(?:,\d*)?\}) | (?P<mark>[()|]) | (?P<wrong>.)""",
     re.VERBOSE | re.DOTALL,
 )
+_CLOSED = ("mark", ")")
+_CHARACTER = re.compile(r"\\x([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\(.)|(.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "[": "[", "]": "]"}
 
 
 def checked(grammar: str) -> str:
-    """Return a grammar that llama.cpp may be given: it finds the mistakes, this finds what would take it for ever."""
+    """Return a grammar of a length that can be read."""
     if len(grammar.encode()) > _LONGEST:
         raise ContextLengthError(f"grammar has more than {_LONGEST} bytes", "Shorten it.")
     if not grammar.strip():
         raise InvalidParameterError("grammar is empty", 'Give a rule, such as root ::= "yes" | "no".')
-    rules = _rules(grammar)
-    if _size("root", rules) > _LARGEST:
-        raise InvalidParameterError(
-            "the grammar has too many branches", "Let fewer alternatives refer to the same rules."
-        )
     return grammar
 
 
-def _rules(grammar: str) -> dict[str, list[str]]:
-    """List the symbols of each rule: names of rules, and whatever else stands there."""
-    rules: dict[str, list[str]] = {}
-    rule: list[str] = []
-    depth = 0
+def lark(grammar: str) -> str:
+    """Write a grammar anew; error 22023 where it cannot be read."""
+    return _Reader(grammar).text()
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A symbol of a rule in Lark's notation, and what it was if it may be joined with others."""
+
+    text: str
+    literal: str | None = None
+    name: str | None = None
+
+
+_Items = Sequence[_Item]
+
+
+class _Reader:
+    def __init__(self, grammar: str) -> None:
+        self._tokens = _tokens(grammar)
+        self._token = next(self._tokens, ("end", ""))
+        self._names: dict[str, str] = {}
+        self._rules: dict[str, str] = {}
+        while self._token[0] != "end":
+            if self._token[0] != "head":
+                raise _unreadable(f'"{self._token[1][:40]}" stands where a rule should begin')
+            name = self._name(self._take())
+            self._rules[name] = self._repeated(name, self._alternatives(0))
+            if self._token == _CLOSED:
+                raise _unreadable("a parenthesis is closed that was not opened")
+        self._check_names()
+
+    def text(self) -> str:
+        return "".join(f"{name}: {rule}\n" for name, rule in self._rules.items())
+
+    def _take(self) -> str:
+        taken, self._token = self._token[1], next(self._tokens, ("end", ""))
+        return taken
+
+    def _name(self, name: str) -> str:
+        # Upper-case names are terminals in Lark.
+        return self._names.setdefault(name, "start" if name == "root" else f"r{len(self._names)}")
+
+    def _check_names(self) -> None:
+        missing = [name for name, rule in self._names.items() if rule not in self._rules]
+        if missing or "start" not in self._rules:
+            raise _unreadable(f'it has no rule "{missing[0] if missing else "root"}"')
+
+    def _alternatives(self, depth: int) -> list[list[_Item]]:
+        if depth > _DEEPEST:
+            raise InvalidParameterError(
+                f"the grammar has more than {_DEEPEST} parentheses within each other", "Make rules of them."
+            )
+        found: list[list[_Item]] = [[]]
+        while self._token[0] not in ("head", "end") and self._token != _CLOSED:
+            kind, text = self._token
+            self._take()
+            if text == "|" and kind == "mark":
+                found.append([])
+            elif kind == "mark":
+                item = _Item(f"({self._joined(self._alternatives(depth + 1))})")
+                if self._token != _CLOSED:
+                    raise _unreadable("a parenthesis is not closed")
+                self._take()
+                # Many parentheses within each other are more than Lark's reader takes.
+                found[-1].append(_Item(self._rule(item.text)) if depth % 8 == 7 else item)
+            elif kind == "times":
+                if not found[-1]:
+                    raise _unreadable(f"{text} follows nothing")
+                found[-1][-1] = _Item(f"({found[-1][-1].text}){text}")
+            else:
+                found[-1].append(self._item(kind, text))
+        return found
+
+    def _item(self, kind: str, text: str) -> _Item:
+        match kind:
+            case "literal":
+                literal = "".join(_characters(text))
+                return _Item(_spelled(literal), literal=literal)
+            case "set":
+                return _Item(_set(text))
+            case "any":
+                return _Item("/(?s:.)/")
+            case "name":
+                name = self._name(text)
+                return _Item(name, name=name)
+            case _:
+                raise _unreadable(f"{text} means nothing here")
+
+    def _repeated(self, name: str, alternatives: list[list[_Item]]) -> str:
+        """Write a rule that refers to itself at its end alone as a repetition, which costs less to follow."""
+        again = [items[:-1] for items in alternatives if len(items) > 1 and items[-1].name == name]
+        rest = [items for items in alternatives if not items or items[-1].name != name]
+        inner = " ".join(item.text for items in (*again, *rest) for item in items)
+        if not again or len(again) + len(rest) < len(alternatives) or re.search(rf"\b{name}\b", inner):
+            return self._joined(alternatives)
+        return f"({self._joined(again)})* ({self._joined(rest)})" if rest else self._joined(alternatives)
+
+    def _joined(self, alternatives: list[list[_Item]]) -> str:
+        """Write alternatives; literals among them share their beginnings."""
+        words = [items[0].literal for items in alternatives if len(items) == 1]
+        literals = list(dict.fromkeys(word for word in words if word is not None))
+        others = [items for items in alternatives if len(items) != 1 or items[0].literal is None]
+        parts = [" ".join(item.text for item in items) or '""' for items in others]
+        return " | ".join([*parts, *self._shared(literals)])
+
+    def _shared(self, words: Sequence[str]) -> Iterator[str]:
+        heads: dict[str, list[str]] = {}
+        for word in words:
+            heads.setdefault(word[:1], []).append(word)
+        for group in heads.values():
+            low, high = min(group), max(group)
+            prefix = low[: common_prefix(low, high)]
+            if len(group) == 1:
+                yield _spelled(prefix)
+            else:
+                rest = self._rule(" | ".join(self._shared([word[len(prefix) :] for word in group])))
+                yield f"{_spelled(prefix)} {rest}"
+
+    def _rule(self, text: str) -> str:
+        name = f"p{len(self._rules)}_{len(self._names)}"
+        self._rules[name] = text
+        return name
+
+
+def _tokens(grammar: str) -> Iterator[tuple[str, str]]:
     for token in _TOKEN.finditer(grammar):
-        kind, text = token.lastgroup, token.group().strip()
-        if kind == "head":
-            rule = rules.setdefault(str(token["head"]), [])
-        elif kind != "skip":
-            depth += (text == "(") - (text == ")")
-            if depth > _DEEPEST:
-                raise InvalidParameterError(
-                    f"the grammar has more than {_DEEPEST} parentheses within each other",
-                    "Make rules of them.",
-                )
-            rule.append(text)
-    return rules
+        kind = str(token.lastgroup)
+        if kind == "wrong":
+            raise _unreadable(f"it has a mistake at {grammar[token.start() : token.start() + 40]}")
+        if kind != "skip":
+            yield kind, token[kind]
 
 
-def _size(root: str, rules: dict[str, list[str]]) -> int:
-    """Count the symbols of the grammar with every reference but those that lead back written out."""
-    above: set[str] = set()
+def _characters(text: str) -> Iterator[str]:
+    for found in _CHARACTER.finditer(text):
+        *numbers, escaped, plain = found.groups()
+        number = next(filter(None, numbers), None)
+        if number is not None and not (int(number, 16) < 0xD800 or 0xDFFF < int(number, 16) < 0x110000):
+            raise _unreadable(f"{found[0]} is no character")
+        if number is not None:
+            yield chr(int(number, 16))
+        elif escaped is not None and escaped not in _ESCAPED:
+            raise _unreadable(f"\\{escaped} is no escape")
+        else:
+            yield plain if escaped is None else _ESCAPED[escaped]
 
-    @functools.cache
-    def size(name: str) -> int:
-        above.add(name)
-        total = sum(1 if part in above or part not in rules else size(part) for part in rules[name])
-        above.discard(name)
-        return max(total, 1)
 
-    try:
-        return size(root) if root in rules else 0
-    except RecursionError:
-        return _LARGEST + 1
+def _spelled(literal: str) -> str:
+    """Write a literal as terminals of a character each."""
+    return (
+        " ".join(f'"{one}"' if one.isascii() and one.isalnum() else f"/{_code(one)}/" for one in literal)
+        or '""'
+    )
+
+
+def _code(character: str) -> str:
+    return f"\\u{{{ord(character):x}}}"
+
+
+def _set(text: str) -> str:
+    negated = text.startswith("^")
+    members = list(_CHARACTER.finditer(text.removeprefix("^")))
+    parts, at = [], 0
+    while at < len(members):
+        low = high = "".join(_characters(members[at][0]))
+        if at + 2 < len(members) and members[at + 1][0] == "-":
+            high = "".join(_characters(members[at + 2][0]))
+            at += 2
+        if low > high:
+            raise _unreadable(f"{members[at - 2][0]}-{members[at][0]} is no range")
+        parts.append(_code(low) if low == high else f"{_code(low)}-{_code(high)}")
+        at += 1
+    return f"/[{'^' if negated else ''}{''.join(parts)}]/"
+
+
+def _unreadable(why: str) -> InvalidParameterError:
+    return InvalidParameterError(
+        f"the grammar cannot be read: {why}",
+        'It must be GBNF with a rule root, such as root ::= "yes" | "no".',
+    )

@@ -19,7 +19,7 @@ def groups(lengths: Sequence[int], capacity: int, most: int) -> Iterator[list[in
         yield group
 
 
-def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
-    """Count the tokens that two texts begin with alike."""
+def common_prefix(left: Sequence[object], right: Sequence[object]) -> int:
+    """Count what two sequences begin with alike."""
     pairs = enumerate(zip(left, right, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(left), len(right)))

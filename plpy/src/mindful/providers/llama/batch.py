@@ -388,7 +388,7 @@ class Answers:
         try:
             self._context.share(self._prompts[0][: self._shared], workers)
             while self._waiting or self._running:
-                self._admit()
+                self._admit(workers)
                 self._step(workers)
         finally:
             for job in self._running:
@@ -397,7 +397,7 @@ class Answers:
             return_free_memory()
         return self._texts
 
-    def _admit(self) -> None:
+    def _admit(self, workers: Workers) -> None:
         while self._waiting and self._slots and self._needs[self._waiting[0]] <= self._free:
             at, sequence = self._waiting.popleft(), self._slots.pop()
             prompt, completion = self._prompts[at], self._completions[at]
@@ -409,7 +409,7 @@ class Answers:
                 list(prompt[self._shared :]),
                 self._shared,
                 self._left[at],
-                Sampler(self._weights, self._samplings[at]),
+                Sampler(self._weights, self._samplings[at], workers),
                 completion,
                 TextStream(self._samplings[at].stop),
                 self._needs[at],
@@ -429,6 +429,7 @@ class Answers:
             ends.append((job, len(entries) - 1))
         self._context.decode(entries, workers)
         for job, at in ends:
+            workers.check()
             logits = self._context.logits(at)
             token = job.sampler.choose(self._context.context, at, logits)
             self._signals.read(logits, token, job.completion)

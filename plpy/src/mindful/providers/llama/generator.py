@@ -110,7 +110,7 @@ class LlamaGenerator:
         completion.cached_tokens = self._evaluate(context, tenant, interrupts, reuse=sampling.seed is None)
         self._holder = holder
         lookup, at = Lookup(self._lookup if sampling.temperature == 0 else 0), -1
-        with Sampler(self._weights, sampling) as sampler:
+        with Sampler(self._weights, sampling, interrupts) as sampler:
             for made in range(min(sampling.max_tokens, self.context_length - len(context))):
                 if self._holder is not holder:  # another call of this backend ran while ours was suspended
                     self._evaluate(context, tenant, interrupts)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+import functools
+from typing import TYPE_CHECKING, Any
 
 from mindful.errors import CorruptedModelError, UndefinedFileError
 from mindful.providers.llama.adapter import Adapter
 from mindful.providers.llama.library import last_error, llama
 from mindful.providers.options import file_stamp, gguf_file
+
+if TYPE_CHECKING:
+    from mindful.providers.guide import Guides
 
 
 class Weights:
@@ -37,6 +41,13 @@ class Weights:
         self.vocabulary_size: int = llama.llama_vocab_n_tokens(self.vocabulary)
         self.trained_context: int = llama.llama_model_n_ctx_train(self.model)
         self._piece = ctypes.create_string_buffer(512)
+
+    @functools.cached_property
+    def guides(self) -> Guides:
+        """What holds answers to grammars."""
+        from mindful.providers.guide import Guides
+
+        return Guides(self)
 
     def context(self, params: Any) -> Any:
         """Make a context for the model, with its adapter; none where llama.cpp cannot."""
@@ -85,4 +96,6 @@ class Weights:
 
     def close(self) -> None:
         """Unmap the file; an adapter goes with it."""
+        if "guides" in vars(self):
+            self.guides.close()
         llama.llama_model_free(self.model)

@@ -1,0 +1,192 @@
+"""Grammars that answers are held to, followed by llguidance: each of its steps is bounded, whatever the grammar."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from mindful.errors import ContextLengthError, DataError, InvalidParameterError
+from mindful.gbnf import lark
+from mindful.ports import Interrupts
+
+T = TypeVar("T")
+
+
+class Vocabulary(Protocol):
+    """A model's tokens."""
+
+    vocabulary_size: int
+
+    def piece(self, token: int) -> bytes:
+        """Return a token's bytes; control tokens have none."""
+
+    def ends(self, token: int) -> bool:
+        """Tell whether a token ends the model's answer."""
+
+    def tokenize(self, text: str) -> list[int]:
+        """Turn text into tokens."""
+
+
+_KEPT = 4
+"""Grammars, as a query often asks for one of many rows."""
+_LIMITS: dict[str, Any] = {
+    "max_items_in_row": 1000,
+    "step_max_items": 10_000,
+    "step_lexer_fuel": 100_000,
+    "initial_lexer_fuel": 500_000,
+    "max_lexer_states": 10_000,
+    "max_grammar_size": 100_000,
+    "verbose_errors": False,
+}
+"""A step within them takes 150 ms at most on a busy processor."""
+_STACK = 64 << 20
+"""Bytes: llguidance reads rules by recursion, and a chain of rules in 64 KiB of grammar needs more than 8 MiB."""
+
+
+class Guides:
+    """Makes guides of one model's vocabulary. The vocabulary takes 0.2 s to prepare and 10 MB, for the first only."""
+
+    def __init__(self, model: Vocabulary) -> None:
+        self._model = model
+        self._tokens: _Tokens | None = None
+        self._tokenizer: Any = None
+        self._threads: list[threading.Thread] = []
+        self._matchers: dict[str, Any] = {}
+
+    def guide(self, grammar: str, interrupts: Interrupts) -> Guide:
+        """Make a guide for one answer."""
+        if grammar not in self._matchers:
+            if len(self._matchers) == _KEPT:
+                self._matchers.clear()
+            self._matchers[grammar] = self._started(grammar, interrupts)
+        return Guide(self._matchers[grammar].deep_copy(), self._model.vocabulary_size)
+
+    def _started(self, grammar: str, interrupts: Interrupts) -> Any:
+        self._tokens = self._tokens or _Tokens(self._model, interrupts)
+        matcher = self._apart(functools.partial(self._matcher, grammar), interrupts)
+        if matcher.is_error():
+            reason = _reason(matcher)
+            if _is_limit(reason):
+                raise ContextLengthError(f"the grammar is too large: {reason}", _SIMPLIFY)
+            if reason.startswith("NoExtension"):
+                raise InvalidParameterError(
+                    "no text fits the grammar", "A rule must not always lead back to itself."
+                )
+            raise InvalidParameterError(
+                f"the grammar cannot be read: {reason}", "It must be GBNF with a rule root."
+            )
+        return matcher
+
+    def _matcher(self, grammar: str) -> Any:
+        import llguidance
+
+        if self._tokenizer is None:
+            self._tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(self._tokens), slices=[])
+        matcher = llguidance.LLMatcher(
+            self._tokenizer,
+            llguidance.LLMatcher.grammar_from_lark(lark(grammar)),
+            log_level=0,
+            limits=llguidance.LLParserLimits(**_LIMITS),
+        )
+        if not matcher.is_error():
+            matcher.compute_bitmask()
+        return matcher
+
+    def close(self) -> None:
+        """Wait for threads that a cancelled call left: they read the vocabulary."""
+        for thread in self._threads:
+            thread.join()
+
+    def _apart(self, work: Callable[[], T], interrupts: Interrupts) -> T:
+        """Run what cannot be interrupted in a thread with a deep stack, and go on hearing cancels meanwhile."""
+        results: list[T] = []
+        errors: list[BaseException] = []
+        done = threading.Event()
+
+        def run() -> None:
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are the server's
+            try:
+                results.append(work())
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                done.set()
+
+        before = threading.stack_size(_STACK)
+        try:
+            thread = threading.Thread(target=run, daemon=True)
+            thread.start()
+        finally:
+            threading.stack_size(before)
+        self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
+        while not done.wait(0.02):
+            interrupts.check()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+
+_SIMPLIFY = "Simplify the grammar or json_schema; let alternatives begin with other characters."
+
+
+class Guide:
+    """Where an answer stands within its grammar."""
+
+    def __init__(self, matcher: Any, vocabulary_size: int) -> None:
+        self._matcher = matcher
+        self._size = vocabulary_size
+
+    def accept(self, token: int) -> bool:
+        """Go on by a token, if the grammar allows it."""
+        taken: bool = self._matcher.try_consume_tokens([token]) == 1
+        self._check()
+        return taken
+
+    def allowed(self) -> Any:
+        """Return a mask of the tokens that may follow."""
+        bits = self._matcher.compute_bitmask()
+        self._check()
+        found = np.unpackbits(np.frombuffer(bits, dtype=np.uint8), bitorder="little")
+        return found[: self._size].astype(bool)
+
+    def _check(self) -> None:
+        if not self._matcher.is_error():
+            return
+        if _is_limit(_reason(self._matcher)):
+            raise ContextLengthError("the grammar has too many ways to read what was made so far", _SIMPLIFY)
+        raise DataError("no token of the model continues what the grammar asks for", _SIMPLIFY)
+
+
+def _reason(matcher: Any) -> str:
+    return str(matcher.get_error()).partition("\n")[0]
+
+
+def _is_limit(reason: str) -> bool:
+    return "too " in reason.lower() or "; max is " in reason
+
+
+class _Tokens:
+    """A model's tokens as llguidance asks for them."""
+
+    bos_token_id = None
+
+    def __init__(self, model: Vocabulary, interrupts: Interrupts) -> None:
+        self._model = model
+        self.tokens: list[bytes] = []
+        self.special_token_ids: list[int] = []
+        for token in range(model.vocabulary_size):
+            if token % 4096 == 0:
+                interrupts.check()
+            # A token without bytes is a control token, which llguidance marks by 0xff.
+            self.tokens.append(model.piece(token) or b"\xff<%d>" % token)
+            if model.ends(token):
+                self.special_token_ids.append(token)
+        self.eos_token_id = self.special_token_ids[0]
+
+    def __call__(self, text: bytes) -> list[int]:
+        return self._model.tokenize(text.decode(errors="replace"))
