@@ -53,6 +53,25 @@ end
 $$;
 comment on function _raise(text, text, text) is 'Raises an error from within an expression.';
 
+create function _read_only_hint() returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when pg_catalog.pg_is_in_recovery() then 'This server is a standby: connect to the primary.'
+        when pg_catalog.current_setting('transaction_read_only') = 'on'
+            then 'Start a transaction that may write; default_transaction_read_only is a setting of the role, the database and the connection.'
+    end;
+end;
+comment on function _read_only_hint() is 'What to do where this transaction may not write; NULL where it may.';
+
+create function _writable() returns boolean
+language sql stable parallel safe security invoker
+begin atomic
+    select case when h.hint is null then true else mindful._raise('25006', 'the transaction is read-only', h.hint) end
+    from (select mindful._read_only_hint() as hint) h;
+end;
+comment on function _writable() is 'Raises 25006 where this transaction may not write: called before anything is computed.';
+
 create function _text_argument(name text, value text) returns text
 language sql stable parallel safe security invoker
 begin atomic

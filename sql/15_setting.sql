@@ -144,6 +144,7 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
+    perform mindful._writable();
     if (scope = 'session') <> (session_id is not null) then
         perform mindful._raise('22023', format('scope is %s, session_id %s', scope, coalesce(session_id::text, 'null')),
             'Give a session_id for scope session, and for no other.');

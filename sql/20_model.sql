@@ -104,6 +104,7 @@ declare
     found_memories bigint;
     found_missing bigint;
 begin
+    perform mindful._writable();
     select * into chosen from mindful.model m where m.name = model_default_set.name;
     if not found then
         raise exception using errcode = '42704', message = format('mindful: there is no model "%s"', name),

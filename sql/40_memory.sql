@@ -322,6 +322,7 @@ declare
     );
     index_name text := 'embedding_' || left(md5(format('%s %s', chosen, tenant)), 16);
 begin
+    perform mindful._writable();
     if tenant is null then
         perform mindful._raise('22004', 'tenant is null', 'Name the tenant whose memories are to be indexed.');
     elsif chosen is null then

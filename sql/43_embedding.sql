@@ -84,6 +84,7 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
+    perform mindful._writable();
     if pg_has_role(current_user, 'mindful_admin', 'usage') then
         return mindful._embedding_sweep_all(model);
     end if;

@@ -189,6 +189,34 @@ $$;
 comment on function _memory_supersede(bigint[]) is
 'Joins facts that a worker has embedded with those nearly the same: as their ids are known by now, they stay, superseded.';
 
+create function _source_key_check(memories jsonb) returns void
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    repeated record;
+begin
+    -- Nothing is caught in place of this: a subtransaction for each insert slows every snapshot after 64 of them.
+    select k.source, k.source_key, min(m.id) as id into repeated
+    from jsonb_array_elements(memories) e (element)
+    cross join lateral (select e.element ->> 'source' as source, e.element ->> 'source_key' as source_key) k
+    left join mindful.memory m on m.tenant = (select mindful._tenant()) and m.source = k.source and m.source_key = k.source_key
+    where k.source is not null and k.source_key is not null
+    group by k.source, k.source_key
+    having count(*) > 1 or count(m.id) > 0
+    limit 1;
+    if repeated.id is not null then
+        perform mindful._raise('23505', format('memory %s has source %L and source_key %L', repeated.id, repeated.source, repeated.source_key),
+            format('Use memory_update(%s, ...) to replace its text, or pass another source_key.', repeated.id));
+    elsif found then
+        perform mindful._raise('23505', format('two elements have source %L and source_key %L', repeated.source, repeated.source_key),
+            'Pass each source_key of a source once.');
+    end if;
+end
+$$;
+comment on function _source_key_check(jsonb) is
+'Raises 23505 if a memory, or two of the elements, have the same source and source_key.';
+
 create function memory_insert_many(memories jsonb) returns setof bigint
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
@@ -196,6 +224,10 @@ as $$
 declare
     duplicates text := mindful.setting_get('memory_duplicates') #>> '{}';
 begin
+    perform mindful._writable();
+    if jsonb_typeof(memories) = 'array' and memories @? '$[*].source_key' then
+        perform mindful._source_key_check(memories);
+    end if;
     if duplicates = 'keep' then
         return query select mindful._memory_insert_many(memories);
     else

@@ -238,6 +238,7 @@ create function memory_insert(
 ) returns bigint
 language sql volatile parallel unsafe security invoker
 begin atomic
+    select mindful._writable();
     select mindful.memory_insert_many(pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object(
         'content', mindful._text_argument('content', content), 'kind', mindful._memory_kind(kind), 'metadata', metadata,
         'source', source, 'source_key', source_key, 'importance', importance, 'confidence', confidence,
@@ -249,6 +250,7 @@ comment on function memory_insert(text, text, jsonb, text, text, real, real, tex
 create function memory_evidence_insert(id bigint, source_id bigint, quote text) returns boolean
 language sql volatile parallel unsafe security invoker
 begin atomic
+    select mindful._writable();
     with proved as (
         insert into mindful.memory_evidence (id, source_id, quote)
         select mindful._memory_argument('id', id),
@@ -314,6 +316,7 @@ set search_path = pg_catalog, mindful, pg_temp
 as $$
 #variable_conflict use_column
 declare
+    is_writable constant boolean := mindful._writable();
     old mindful.memory := mindful._memory_updatable(memory_update.id);
     since timestamptz := coalesce(mindful._range_argument('valid_from', memory_update.valid_from), now());
     until timestamptz := coalesce(mindful._range_argument('valid_to', memory_update.valid_to), case when old.valid_to > since then old.valid_to end);

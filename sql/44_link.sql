@@ -27,6 +27,7 @@ as $$
 declare
     is_new boolean;
 begin
+    perform mindful._writable();
     if memory_link_insert.source_id = memory_link_insert.target_id then
         perform mindful._raise('22023', format('memory %s is linked to itself', memory_link_insert.source_id),
             'Link two memories.');
@@ -56,6 +57,7 @@ as $$
 declare
     deleted bigint;
 begin
+    perform mindful._writable();
     source_id := mindful._memory_argument('source_id', source_id);
     target_id := mindful._memory_argument('target_id', target_id);
     delete from mindful.memory_link l

@@ -1,6 +1,7 @@
 create function memory_access_insert(ids bigint[]) returns bigint
 language sql volatile parallel unsafe security invoker
 begin atomic
+    select mindful._writable();
     with own as materialized (
         select m.id
         from (select distinct i.id from pg_catalog.unnest(ids) i (id)) u

@@ -91,6 +91,7 @@ declare
     outer_mode text := coalesce(current_setting('mindful.embedding_mode', true), '');
     remembered bigint;
 begin
+    perform mindful._writable();
     perform mindful._text_argument('content', content);
     -- Tables that were dropped while they were attached.
     for full_name in
@@ -107,8 +108,9 @@ begin
     elsif target.relkind <> 'r' then
         perform mindful._raise('42809', format('%s is not an ordinary table', full_name),
             'Attach the tables or partitions that hold its rows.');
-    elsif schema_name = 'mindful' then
-        perform mindful._raise('42809', format('%s belongs to mindful', full_name), 'Attach a table of an application.');
+    elsif schema_name in ('mindful', 'pg_catalog', 'pg_toast', 'information_schema') then
+        perform mindful._raise('42809', format('%s belongs to %s', full_name,
+            case schema_name when 'mindful' then 'mindful' else 'the server' end), 'Attach a table of an application.');
     elsif target.relowner <> current_user::regrole then
         perform mindful._raise('42501', format('%s is owned by %s', full_name, target.relowner::regrole),
             'Only its owner can attach a table: SET ROLE to the owner first.');
@@ -231,6 +233,7 @@ declare
     attached_as text;
     forgotten bigint;
 begin
+    perform mindful._writable();
     delete from mindful.attachment a
     where a.tenant = mindful._tenant() and a.relation = memory_detach.relation
     returning a.source into attached_as;

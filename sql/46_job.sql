@@ -119,6 +119,7 @@ language plpgsql volatile parallel unsafe security definer
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
+    perform mindful._writable();
     if enabled is null then
         perform mindful._raise('22004', 'enabled is null', 'Give true or false.');
     elsif enabled then
@@ -307,6 +308,7 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
+    perform mindful._writable();
     perform mindful._integer_argument('max_jobs', max_jobs, 1, 1000000);
     if max_seconds is null then
         perform mindful._raise('22004', 'max_seconds is null', 'Give a number of seconds.');
@@ -359,6 +361,7 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
+    perform mindful._writable();
     if model is not null then
         perform mindful._embedder(model);
     end if;
@@ -397,6 +400,7 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
+    perform mindful._writable();
     -- Never idle: while a job runs, pg_cron's launcher answers no barrier, and every DROP DATABASE waits for it.
     perform mindful._cron_schedule('mindful_worker', schedule, 'call mindful.job_worker(max_seconds => 55)');
     perform mindful._cron_schedule('mindful_sweep', case when schedule is not null then '17 * * * *' end,

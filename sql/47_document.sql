@@ -103,6 +103,7 @@ declare
     places text[];
     repeated text;
 begin
+    perform mindful._writable();
     select array_agg(p.key order by p.number), array_agg(p.content order by p.number),
         array_agg((p.metadata || jsonb_build_object('chunk', p.number, 'chunks', p.parts))::text order by p.number)
     into keys, contents, places
@@ -150,6 +151,7 @@ declare
             and m.metadata ? 'chunk'
     );
 begin
+    perform mindful._writable();
     if chunks = '{}' then
         perform mindful._raise('42704', format('there is no document %s', coalesce(quote_literal(source), 'null')),
             'Your documents are listed in mindful.document.');

@@ -451,6 +451,7 @@ declare
     sessions uuid[] := '{}';
     scope text;
 begin
+    perform mindful._writable();
     if num_nonnulls(memory_forget.ids, memory_forget.session_id, memory_forget.filter, nullif(everything, false)) <> 1 then
         perform mindful._raise('22023', 'nothing, or more than one thing, is named to be forgotten',
             'Give ids, a session_id, a filter, or everything => true.');

@@ -69,6 +69,9 @@ declare
         case when keep is not null then format('not among the %s most valuable', keep) end);
     unfit prune_detail[];
 begin
+    if not dry_run then
+        perform mindful._writable();
+    end if;
     if policy = '' then
         perform mindful._raise('22023', 'no policy is given', 'Give at least one of older_than, unused_for, invalid_for, max_importance, max_value and keep.');
     elsif least(older_than, unused_for, invalid_for) < interval '0' or greatest(older_than, unused_for, invalid_for) > interval '1000 years'
@@ -209,6 +212,7 @@ declare
     old_ids bigint[];
     empty_sessions uuid[] := '{}';
 begin
+    perform mindful._writable();
     old_ids := array(
         select m.id
         from unnest('{message,fact,summary,document,reflection}'::text[]) k (kind)
@@ -259,6 +263,7 @@ declare
     forgotten mindful.forget_count[] := '{}';
     deleted bigint;
 begin
+    perform mindful._writable();
     for owner_of_rows in
         with recursive owner as (
             (select m.tenant from mindful.memory m order by m.tenant limit 1)
@@ -307,6 +312,7 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
+    perform mindful._writable();
     if pg_has_role(current_user, 'mindful_admin', 'usage') then
         return query select * from mindful.retention_run_all();
     else

@@ -360,6 +360,7 @@ declare
     sessions bigint;
     memories bigint;
 begin
+    perform mindful._writable();
     if lines is null then
         perform mindful._raise('22004', 'lines is null', 'Name a table with one column of type jsonb that holds the lines.');
     end if;

@@ -2,6 +2,7 @@ create function session_start(title text default null, system_prompt text defaul
 returns uuid
 language sql volatile parallel unsafe security invoker
 begin atomic
+    select mindful._writable();
     insert into mindful.session (title, system_prompt, metadata)
     values (
         title,
@@ -39,6 +40,7 @@ set search_path = pg_catalog, mindful, pg_temp
 as $$
 #variable_conflict use_column
 begin
+    perform mindful._writable();
     perform mindful._session_lock(message_insert_many.session_id);
     return query
     insert into mindful.memory (kind, session_id, turn, role, content, metadata, created_at)
@@ -78,6 +80,7 @@ create function message_insert(
 ) returns bigint
 language sql volatile parallel unsafe security invoker
 begin atomic
+    select mindful._writable();
     select mindful.message_insert_many(session_id, pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object(
         'role', role, 'content', content, 'metadata', metadata, 'created_at', created_at)));
 end;

@@ -55,6 +55,7 @@ declare
     undone mindful.setting;
     newer bigint;
 begin
+    perform mindful._writable();
     select s.* into undone from mindful.setting s
     where s.tenant = any (array['', (select mindful._tenant())]) and s.id = change_id;
     if not found then

@@ -101,6 +101,7 @@ comment on function tool_register(text, regprocedure, text, jsonb, boolean, text
 create function tool_unregister(name text, scope text default 'user') returns boolean
 language sql volatile parallel unsafe security invoker
 begin atomic
+    select mindful._writable();
     with deleted as (
         delete from mindful.tool t
         where t.name = tool_unregister.name and t.tenant = case scope when 'global' then '' when 'user' then mindful._tenant() end

@@ -39,6 +39,7 @@ declare
     label bigint;
     decided bigint;
 begin
+    perform mindful._writable();
     if message_id is null or correct is null then
         perform mindful._raise('22004', 'message_id or correct is null',
             'Give the message_id that llm_chat_detail returned, and true or false.');

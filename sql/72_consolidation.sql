@@ -375,6 +375,7 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
+    is_writable constant boolean := mindful._writable();
     chosen text := coalesce(extractor, mindful.setting_get('consolidation_extractor') #>> '{}');
     texts integer := mindful._limit(limits, 'memories', (mindful.setting_get('consolidation_memories') #>> '{}')::integer, 1000000);
     seconds integer := mindful._limit(limits, 'seconds', null, 86400);

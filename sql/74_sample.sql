@@ -109,6 +109,7 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
+    perform mindful._writable();
     if prompt_format is not null and prompt_format not in ('alpaca', 'chatml') then
         perform mindful._raise('22023', format('prompt_format is %L', prompt_format), 'Formats are alpaca and chatml.');
     elsif specialisation is null or specialisation not in ('general_reasoning', 'code_generation') then
@@ -249,6 +250,7 @@ declare
     failure text;
     closed mindful.consolidation;
 begin
+    perform mindful._writable();
     select m.* into trained from mindful.model m where m.name = replay_run.model and m.kind = 'generator';
     if not found then
         perform mindful._raise('42704', format('there is no generator %s', coalesce(quote_literal(model), 'null')),

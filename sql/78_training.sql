@@ -114,6 +114,7 @@ declare
     general text[];
     recalled text[];
 begin
+    perform mindful._writable();
     perform mindful.replay_export(run);
     pairs := array(select s from mindful.training_sample s
         where s.tenant = (select mindful._tenant()) and s.consolidation_id = run and s.refused = '{}' and s.split = 'validation'
@@ -171,6 +172,7 @@ as $$
 declare
     started bigint;
 begin
+    perform mindful._writable();
     if dataset_sha256 is distinct from mindful.replay_hash(run) then
         perform mindful._raise('55000', format('the pairs of run %s are no longer those of the dataset', run),
             'What was forgotten since must not be trained on: export the run again.');
@@ -212,6 +214,7 @@ declare
     told text;
     done mindful.training;
 begin
+    perform mindful._writable();
     if kept is null then
         perform mindful._raise('22023', 'the figures lack held_out_f1 or general_accuracy', 'Give what training_evaluate returned.');
     end if;
@@ -240,6 +243,7 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
+    perform mindful._writable();
     update mindful.training t set status = 'failed', error = coalesce(training_fail.error, 'unknown'), finished_at = clock_timestamp()
     where t.tenant = (select mindful._tenant()) and t.id = training_fail.id and t.status = 'running';
     if not found then
@@ -256,6 +260,7 @@ as $$
 declare
     chosen mindful.training;
 begin
+    perform mindful._writable();
     select t.* into chosen from mindful.training t
     where t.tenant = (select mindful._tenant()) and t.adapter = adapter_activate.adapter and t.status = 'completed';
     if not found then
@@ -276,6 +281,7 @@ as $$
 declare
     rolled text;
 begin
+    perform mindful._writable();
     update mindful.training t set active = false
     where t.tenant = (select mindful._tenant()) and t.base = adapter_rollback.base and t.active
     returning t.adapter into rolled;

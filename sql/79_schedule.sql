@@ -47,6 +47,7 @@ declare
     due text;
     runs integer := 0;
 begin
+    perform mindful._writable();
     perform mindful._integer_argument('tenants', tenants, 1, 100000);
     for due in
         select d.tenant from (
@@ -78,6 +79,7 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
+    perform mindful._writable();
     perform mindful._cron_schedule('mindful_consolidation', case when schedule is not null then '*/5 * * * *' end,
         'select mindful.consolidation_work()');
     return mindful._cron_schedule('mindful_consolidation_nightly', schedule,
@@ -96,6 +98,7 @@ declare
     due text;
     runs integer := 0;
 begin
+    perform mindful._writable();
     perform mindful._integer_argument('tenants', tenants, 1, 100000);
     for due in
         select o.tenant
@@ -121,6 +124,7 @@ comment on function adaptation_work(integer) is
 create function adaptation_schedule(schedule text default '30 3 * * *') returns boolean
 language sql volatile parallel unsafe security invoker
 begin atomic
+    select mindful._writable();
     select mindful._cron_schedule('mindful_adaptation', schedule, 'select mindful.adaptation_work(tenants => 100000)');
 end;
 comment on function adaptation_schedule(text) is

@@ -71,6 +71,8 @@ grant execute on function
     slot_status(),
     _tenant(),
     _time_is_readable(timestamptz),
+    _read_only_hint(),
+    _writable(),
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text, bigint),
     _retention_check(text, jsonb, bigint),

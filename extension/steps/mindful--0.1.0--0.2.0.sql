@@ -1,5 +1,7 @@
 \echo Use "ALTER EXTENSION mindful UPDATE TO '0.2.0'" to load this file. \quit
 
+-- include sql/10_tenant.sql _read_only_hint
+-- include sql/10_tenant.sql _writable
 -- include sql/12_bound.sql
 -- include sql/15_setting.sql
 
@@ -80,6 +82,7 @@ create trigger index_updated after update on memory referencing old table as old
 -- include sql/40_memory.sql _memory_changed
 -- include sql/40_memory.sql _memory_index
 -- include sql/40_memory.sql _embedding_table_create
+-- include sql/40_memory.sql memory_index_create
 
 alter function _array_elements(text, jsonb, text[]) rows 10;
 
@@ -105,6 +108,7 @@ comment on column attachment.mode is 'Whether rows are embedded within the state
 -- include sql/45_attachment.sql _attachment_delete
 -- include sql/45_attachment.sql _attachment_write
 -- include sql/45_attachment.sql memory_attach
+-- include sql/45_attachment.sql memory_detach
 
 -- include sql/46_job.sql
 -- include sql/47_document.sql
@@ -120,6 +124,7 @@ alter type chat_detail add attribute probability real, add attribute reason text
 -- include sql/50_chat.sql llm_chat_stream
 -- include sql/50_chat.sql session_start
 -- include sql/50_chat.sql message_insert_many
+-- include sql/50_chat.sql message_insert
 drop function _message_role(text, bigint);
 -- include sql/50_chat.sql _message_role
 -- include sql/50_chat.sql _session_turns

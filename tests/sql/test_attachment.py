@@ -163,7 +163,7 @@ def test_without_the_extension_a_table_is_as_it_was(
         ("memory_attach('shop.keyless', 'body')", "42P16", r"\w"),
         ("memory_attach('shop.seen', 'body')", "42809", r"\w"),
         ("memory_attach('mindful.memory', 'content')", "42809", r"\w"),
-        ("memory_attach('pg_catalog.pg_class', 'relname')", "42501", r"\w"),
+        ("memory_attach('pg_catalog.pg_class', 'relname')", "42809", r"\w"),
         ("memory_detach('shop.ticket')", "42704", r"\w"),
     ],
 )

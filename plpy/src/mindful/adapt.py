@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mindful import runtime
 from mindful.calibrator import prior
 from mindful.call import BLANK, tokens_of
-from mindful.entry import sql_function
+from mindful.entry import writing_function
 from mindful.errors import InvalidParameterError, NullValueError
 from mindful.evidence import kinds
 from mindful.gold import AT_ONCE, Answering, Gold
@@ -34,7 +34,7 @@ _FLIPS = 10_000
 _DAYS = 7
 
 
-@sql_function
+@writing_function
 def confidence_adapt(
     db: Database, model: str | None, questions: int | None, max_tokens: int | None
 ) -> list[dict[str, Any]]:

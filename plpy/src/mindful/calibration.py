@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mindful import runtime
 from mindful.calibrator import Calibrator
-from mindful.entry import sql_function
+from mindful.entry import writing_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError
 from mindful.evidence import is_chain
 from mindful.ports import Database
@@ -25,7 +25,7 @@ _FEWEST_NEW = 20
 _FITTED = ("features", "means", "scales", "weights", "intercept", "knots_x", "knots_y")
 
 
-@sql_function
+@writing_function
 def calibrate(
     db: Database, model: str | None, error_budget: float | None, delta: float | None, budget_kind: str | None
 ) -> list[dict[str, Any]]:

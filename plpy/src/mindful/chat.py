@@ -14,7 +14,7 @@ from mindful.action import Trail
 from mindful.call import BLANK, Call, sampling_of, tokens_of
 from mindful.context import compose
 from mindful.decision import Decision
-from mindful.entry import sql_function
+from mindful.entry import writing_function
 from mindful.errors import InvalidParameterError
 from mindful.ports import Database
 from mindful.recap import keep_up
@@ -26,7 +26,7 @@ _SILENCE = "..."
 """The reply where the model has nothing but an end token to say: that is a turn too."""
 
 
-@sql_function
+@writing_function
 def llm_chat(
     db: Database,
     message: str | None,
@@ -41,7 +41,7 @@ def llm_chat(
     return Chat(db, message, session_id, model, max_tokens, temperature, seed, memories).answer()
 
 
-@sql_function
+@writing_function
 def llm_chat_detail(
     db: Database,
     message: str | None,
@@ -57,7 +57,7 @@ def llm_chat_detail(
     return {"reply": chat.answer()} | chat.outcome()
 
 
-@sql_function
+@writing_function
 def llm_chat_stream(
     db: Database,
     message: str | None,

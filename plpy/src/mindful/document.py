@@ -11,7 +11,7 @@ from typing import Any
 
 from mindful import runtime
 from mindful.call import BLANK
-from mindful.entry import sql_function
+from mindful.entry import writing_function
 from mindful.errors import ContextLengthError, InvalidParameterError, NullValueError
 from mindful.ports import Database, Row
 from mindful.split import FORMATS, Chunk, split
@@ -26,7 +26,7 @@ _SPECIAL = 2
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
-@sql_function
+@writing_function
 def document_insert(
     db: Database,
     content: str | None,

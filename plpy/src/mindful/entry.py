@@ -40,3 +40,21 @@ def sql_function(function: Callable[Concatenate[Database, P], R]) -> Callable[P,
             raise backend.reported(error) from None
 
     return iterate if inspect.isgeneratorfunction(function) else call  # type: ignore[return-value]
+
+
+def writing_function(function: Callable[Concatenate[Database, P], R]) -> Callable[P, R]:
+    """Do as `sql_function` does, and refuse a read-only transaction or a standby before anything is computed."""
+    guarded = sql_function(function)
+
+    # Not within a generator, whose errors PL/Python gives a message of its own.
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        _require_writable()
+        return guarded(*args, **kwargs)
+
+    return call
+
+
+@sql_function
+def _require_writable(db: Database) -> None:
+    db.rows("select mindful._writable()")

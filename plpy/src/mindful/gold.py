@@ -12,7 +12,7 @@ from mindful.attempt import Asking, Attempt, attach, escalate
 from mindful.call import BLANK, Call, sampling_of, tokens_of
 from mindful.context import compose
 from mindful.decision import Decision, decide_answer, record
-from mindful.entry import sql_function
+from mindful.entry import writing_function
 from mindful.errors import InvalidParameterError, MindfulError, NotReadyError, NullValueError
 from mindful.evidence import Evidence, gather
 from mindful.ports import Database, Generator, ModelSpec, Sampling
@@ -34,7 +34,7 @@ class Gold:
     memories: Sequence[str] | None = None
 
 
-@sql_function
+@writing_function
 def calibration_import(
     db: Database,
     gold: str | None,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from mindful import runtime
-from mindful.entry import sql_function
+from mindful.entry import sql_function, writing_function
 from mindful.errors import MindfulError
 from mindful.ports import Database, Embedder, Row, Vector
 from mindful.slot import Turn
@@ -46,7 +46,7 @@ def job_run_all(db: Database, max_jobs: int, max_seconds: float) -> Outcome:
     return _run(db, max_jobs, max_seconds)
 
 
-@sql_function
+@writing_function
 def job_worker(db: Database, max_seconds: float | None, idle: bool | None) -> None:
     """Run batch after batch, each in its own transaction."""
     db.commit()  # before anything is done where that cannot be

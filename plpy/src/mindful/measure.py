@@ -13,7 +13,7 @@ from mindful.action import settings
 from mindful.attempt import Asking, Attempt
 from mindful.call import sampling_of
 from mindful.decision import decide, record
-from mindful.entry import sql_function
+from mindful.entry import writing_function
 from mindful.errors import InvalidParameterError, NotReadyError, NullValueError
 from mindful.gold import Answering, Gold, grade
 from mindful.ports import Database, Row
@@ -21,7 +21,7 @@ from mindful.ports import Database, Row
 _LEVEL = 0.1
 
 
-@sql_function
+@writing_function
 def action_measure(
     db: Database, action: str | None, model: str | None, answers: int | None, max_tokens: int | None
 ) -> Row:

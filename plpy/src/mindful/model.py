@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mindful import providers, runtime
-from mindful.entry import sql_function
+from mindful.entry import sql_function, writing_function
 from mindful.errors import DuplicateObjectError, InvalidParameterError, NullValueError
 from mindful.ports import Database, ModelFacts
 
@@ -15,7 +15,7 @@ _STRONGEST = 10.0
 """Of an adapter's scale."""
 
 
-@sql_function
+@writing_function
 def model_register(
     db: Database,
     name: str | None,
@@ -39,7 +39,7 @@ def model_register(
     return name
 
 
-@sql_function
+@writing_function
 def adapter_register(
     db: Database,
     name: str | None,

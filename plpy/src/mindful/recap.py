@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mindful import runtime
-from mindful.entry import sql_function
+from mindful.entry import writing_function
 from mindful.errors import InvalidParameterError, NullValueError, UndefinedObjectError
 from mindful.ports import Database, Generator, ModelSpec, Row
 from mindful.summary import summarize
@@ -48,7 +48,7 @@ class _Sentence:
         return f"{self.turn['role']}: {self.text}"
 
 
-@sql_function
+@writing_function
 def session_summarize(db: Database, session_id: str | None, method: str | None) -> int:
     """Summarize what has no summary yet."""
     if session_id is None:

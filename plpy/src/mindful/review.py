@@ -11,7 +11,7 @@ from typing import Any
 from mindful import runtime
 from mindful.call import tokens_of
 from mindful.context import shown_again
-from mindful.entry import sql_function
+from mindful.entry import writing_function
 from mindful.errors import NullValueError, UndefinedObjectError
 from mindful.ports import Database, Generator, Message
 from mindful.prompt import Context
@@ -25,7 +25,7 @@ _LABELS = (" True", "True", " true", "true", " False", "False", " false", "false
 _CONTENT_FREE = "N/A"
 
 
-@sql_function
+@writing_function
 def self_review(db: Database, message_id: int | None, model: str | None) -> dict[str, Any]:
     """Have a model judge an answer, and store its verdict."""
     if message_id is None:

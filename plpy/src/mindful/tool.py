@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mindful.call import Call, tokens_of
-from mindful.entry import sql_function
+from mindful.entry import writing_function
 from mindful.errors import (
     InsufficientPrivilegeError,
     InvalidParameterError,
@@ -80,7 +80,7 @@ class ToolCall:
         return {"role": "tool", "content": self.content, "metadata": metadata}
 
 
-@sql_function
+@writing_function
 def tool_register(
     db: Database,
     name: str | None,
