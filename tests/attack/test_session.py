@@ -1,0 +1,135 @@
+"""Ways to become another role, to change what the server logs, and to stand in for objects of the extension."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+
+import psycopg
+import pytest
+from support import fails, one
+from support.files import readable_folder
+
+SECRET = "The safe opens with 4711."
+
+
+@pytest.fixture
+def victim(scripted: None, ana: psycopg.Connection) -> psycopg.Connection:
+    """Ana, with a secret."""
+    ana.execute("select memory_insert(%s)", (SECRET,))
+    return ana
+
+
+def test_other_roles(victim: psycopg.Connection, bob: psycopg.Connection, roles: Mapping[str, str]) -> None:
+    """Becomes another role by SET ROLE and SET SESSION AUTHORIZATION."""
+    for role in (
+        roles["ana"],
+        roles["admin"],
+        roles["application"],
+        "postgres",
+        "mindful_admin",
+        "mindful_reader",
+    ):
+        for statement in (f'set role "{role}"', f'set session authorization "{role}"'):
+            with fails("42501", hint=None):
+                bob.execute(statement)
+    assert bob.execute("select content from memory").fetchall() == []
+
+
+def test_temporary_objects(victim: psycopg.Connection, bob: psycopg.Connection) -> None:
+    """Places a temporary table, function, operator and type where functions would find them first."""
+    bob.execute("create temp table memory (like mindful.memory)")
+    bob.execute("create temp table setting (like mindful.setting)")
+    bob.execute("create function pg_temp._tenant() returns text language sql as $$ select 'owned' $$")
+    bob.execute("create function pg_temp.lower(text) returns text language sql as $$ select 1 / 0 $$")
+    bob.execute("set search_path = pg_temp, mindful, public")
+    bob.execute("select mindful.memory_insert('The bicycle is in the cellar.')")
+    assert bob.execute("select content from mindful.memory_recall('bicycle safe')").fetchall() == [
+        ("The bicycle is in the cellar.",)
+    ]
+    assert bob.execute("select tenant from mindful.memory").fetchall() == [(bob.info.user,)]
+    assert bob.execute("select count(*) from pg_temp.memory").fetchone() == (0,)
+
+
+def test_settings_of_the_log(bob: psycopg.Connection) -> None:
+    """Has the server log statements, parameters and plans of its session."""
+    for statement in (
+        "set log_statement = 'all'",
+        "set log_min_messages = 'debug5'",
+        "set log_min_error_statement = 'debug5'",
+        "set log_min_duration_statement = 0",
+        "set auto_explain.log_min_duration = 0; load 'auto_explain'",
+        "alter system set log_statement = 'all'",
+        "select pg_read_file(pg_current_logfile())",
+        "select * from pg_ls_logdir()",
+    ):
+        with fails("42501", hint=None):
+            bob.execute(statement)
+
+
+def test_statements_of_others(victim: psycopg.Connection, bob: psycopg.Connection) -> None:
+    """Reads the statements that other roles run now."""
+    shown = bob.execute(
+        "select query from pg_stat_activity where usename <> current_user and query <> ''"
+    ).fetchall()
+    assert {query for (query,) in shown} <= {"<insufficient privilege>"}
+    assert shown
+
+
+def test_rows_of_others_by_reference(
+    victim: psycopg.Connection, bob: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    """Names the row of another tenant in links, evidence, updates, forgetting and history."""
+    other = one(db, "select id from memory")
+    own = one(bob, "select memory_insert('x')")
+    for call in (
+        f"memory_link_insert({own}, {other}, 'about')",
+        f"memory_evidence_insert({own}, {other}, 'safe')",
+        f"memory_update({other}, 'owned')",
+        f"memory_neighbors({other})",
+        f"memory_history({other})",
+        f"self_review({other})",
+        f"review_label({other}, true)",
+    ):
+        with pytest.raises(psycopg.Error):
+            bob.execute(f"select {call}")
+    with contextlib.suppress(psycopg.Error):
+        bob.execute("select memory_forget(ids => array[%s]::bigint[])", (other,))
+    assert victim.execute("select content from memory").fetchall() == [(SECRET,)]
+
+
+def test_import_of_what_others_have(
+    victim: psycopg.Connection, bob: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    """Imports lines from another role's table, a view, a catalog and a foreign tenant's name."""
+    db.execute("create table public.lines (line jsonb)")
+    db.execute("create view public.shown as select * from public.lines")
+    for name in ("public.lines", "public.shown", "pg_catalog.pg_class", "mindful.memory"):
+        with pytest.raises(psycopg.Error):
+            bob.execute("select memory_import(%s::regclass)", (name,))
+    bob.execute("create temp table own (line jsonb)")
+    bob.execute(
+        """insert into own values (jsonb_build_object('type', 'memory', 'id', 1, 'tenant', %s::text,
+               'kind', 'fact', 'content', 'planted'))""",
+        (victim.info.user,),
+    )
+    with contextlib.suppress(psycopg.Error):
+        bob.execute("select memory_import('own')")
+    assert victim.execute("select content from memory").fetchall() == [(SECRET,)]
+
+
+def test_files_that_are_no_files(admin: psycopg.Connection, db: psycopg.Connection) -> None:
+    """Registers a FIFO, a directory, an empty file and a file of the magic alone."""
+    with readable_folder() as folder:
+        os.mkfifo(folder / "fifo", 0o666)
+        (folder / "empty").write_bytes(b"")
+        (folder / "magic").write_bytes(b"GGUF")
+        admin.execute("set statement_timeout = '10s'")
+        for name in ("fifo", ".", "empty", "magic", "../../../../dev/zero"):
+            with pytest.raises(psycopg.Error) as caught:
+                admin.execute(
+                    "select mindful.model_register('m', 'generator', 'llama_cpp', %s)", (str(folder / name),)
+                )
+            assert caught.value.sqlstate in {"58P01", "XX001"}, name
+    assert one(db, "select 1") == 1
