@@ -28,8 +28,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def attempt(request: pytest.FixtureRequest) -> Attempt:
     """The record of this test."""
     function = request.function
-    text = (function.__doc__ or "").strip().splitlines()
-    return ATTEMPTS.setdefault(f"{function.__module__}.{function.__name__}", Attempt(text[0] if text else ""))
+    return ATTEMPTS.setdefault(_key(function), Attempt(_line(function)))
+
+
+def _key(function: Callable[..., object]) -> str:
+    return f"{function.__module__}.{function.__name__}"
+
+
+def _line(function: Callable[..., object]) -> str:
+    return (function.__doc__ or "").strip().partition("\n")[0]
 
 
 @pytest.fixture
@@ -76,9 +83,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.failed and isinstance(item, pytest.Function):
         function = item.function
-        found = ATTEMPTS.get(f"{function.__module__}.{function.__name__}")
-        if found is not None:
-            found.held = False
+        found = ATTEMPTS.setdefault(_key(function), Attempt(_line(function)))
+        found.failed = "succeeded" if report.when == "call" else "not tried"
     return report
 
 
@@ -94,7 +100,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def _table() -> str:
     tried = [attempt for attempt in ATTEMPTS.values() if attempt.attack]
-    held = sum(attempt.held for attempt in tried)
+    held = sum(not attempt.failed for attempt in tried)
     lines = [f"{len(tried)} attacks tried, {held} held.", "", "| attack | role | outcome |", "|---|---|---|"]
     for attempt in tried:
         lines.append(f"| {attempt.attack.rstrip('.')} | {_role(attempt)} | {attempt.outcome()} |")

@@ -10,25 +10,26 @@ from pathlib import Path
 import psycopg
 import pytest
 from support.attempt import Attempt
+from support.files import readable_folder
 
 SCRIPT = Path(__file__).parents[2] / "extension" / "setup" / "cluster.sh"
 
 
 @pytest.fixture(scope="module")
-def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def listening() -> Iterator[Path]:
     """Directory of a second cluster, with the models and packages of the first."""
-    state = tmp_path_factory.mktemp("state")
-    for parent in (state, *state.parents[:2]):
-        parent.chmod(0o755)
-    environment = os.environ | {"MINDFUL_STATE": str(state), "MINDFUL_LISTEN": "*", "MINDFUL_PORT": ""}
+    with readable_folder() as state:
+        environment = os.environ | {"MINDFUL_STATE": str(state), "MINDFUL_LISTEN": "*", "MINDFUL_PORT": ""}
 
-    def run(word: str) -> None:
-        done = subprocess.run([SCRIPT, word], env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        def run(word: str) -> None:
+            done = subprocess.run(
+                [SCRIPT, word], env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stderr
 
-    run("up")
-    yield state
-    run("down")
+        run("up")
+        yield state
+        run("down")
 
 
 def test_connections_of_other_machines(listening: Path, attempt: Attempt) -> None:

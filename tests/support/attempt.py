@@ -24,7 +24,7 @@ class Attempt:
     roles: set[str] = field(default_factory=set)
     errors: dict[str, set[str]] = field(default_factory=dict)
     canceled_ms: list[float] = field(default_factory=list)
-    held: bool = True
+    failed: str = ""
 
     def answered(self, role: str, sqlstate: str) -> None:
         """Note an error of a role's statement, or of its attempt to connect."""
@@ -37,8 +37,8 @@ class Attempt:
 
     def outcome(self) -> str:
         """What came of it, by the errors of the attacker's statements."""
-        if not self.held:
-            return "**succeeded**"
+        if self.failed:
+            return f"**{self.failed}**"
         parts = []
         if refused := sorted(self.errors.get(self.attacker(), set()) - {CANCELED}):
             parts.append(f"refused ({', '.join(refused)})")
