@@ -24,6 +24,7 @@ from mindful_client.types import (
     LabelDetail,
     RecalledMemory,
     ReviewDetail,
+    SlotHolder,
     StatusDetail,
 )
 
@@ -48,6 +49,7 @@ __all__ = [
     "QueryCancelledError",
     "RecalledMemory",
     "ReviewDetail",
+    "SlotHolder",
     "StatusDetail",
     "UnavailableError",
 ]

@@ -140,6 +140,7 @@ class AsyncClient:
     model_default_set = _method(calls.model_default_set)
     model_unload = _method(calls.model_unload)
     mindful_status = _method(calls.mindful_status)
+    slot_status = _method(calls.slot_status)
 
     async def cancel(self) -> None:
         """Ask the server, from another task, to cancel what this client has running.

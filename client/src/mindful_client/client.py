@@ -144,6 +144,7 @@ class Client:
     model_default_set = _method(calls.model_default_set)
     model_unload = _method(calls.model_unload)
     mindful_status = _method(calls.mindful_status)
+    slot_status = _method(calls.slot_status)
 
     def cancel(self) -> None:
         """Ask the server, from another thread or a signal handler, to cancel what this client has running.

@@ -289,6 +289,14 @@ class StatusDetail:
 
 
 @dataclass(frozen=True)
+class SlotHolder:
+    """A server process that holds a slot, or waits for one (slot is None)."""
+
+    slot: int | None
+    pid: int
+
+
+@dataclass(frozen=True)
 class ConsolidationDetail:
     """What a run has read, what came of it, what was rejected by reason, and how many texts are left."""
 
