@@ -28,31 +28,10 @@ comment on column model.options is 'Options of the provider: context_length, thr
 comment on column model.base is 'The generator that this one, an adapter, changes; NULL for a model in its own right.';
 comment on column model.sha256 is 'Hash of the file, or of the folder''s weights, when the model was registered.';
 comment on column model.dims is 'Length of an embedder''s vectors.';
-comment on column model.granted_to is 'Roles whose members see and use the model.';
 
 alter table model enable row level security, force row level security;
-create policy use on model for select using (
-    exists (
-        select from pg_catalog.unnest(granted_to || '{mindful_admin}'::text[]) r (name)
-        where pg_catalog.pg_has_role(pg_catalog.to_regrole(pg_catalog.quote_ident(r.name))::oid, 'usage')
-    )
-);
 create policy administer on model to mindful_admin using (true) with check (true);
 select pg_catalog.pg_extension_config_dump('mindful.model', '');
-
-create function _model_find(kind text, name text)
-returns table (name text, kind text, provider text, source text, sha256 text, options jsonb, adapter text)
-language sql stable parallel safe security invoker
-begin atomic
-    select m.name, m.kind, m.provider, coalesce(b.source, m.source), m.sha256, coalesce(b.options, '{}') || m.options,
-        case when b.name is not null then m.source end
-    from mindful.model m
-    left join mindful.model b on b.name = m.base
-    where m.kind = _model_find.kind
-        and (m.base is null or b.name is not null)
-        and (m.name = _model_find.name or _model_find.name is null and m.is_default);
-end;
-comment on function _model_find(text, text) is 'The named model, or the default one of its kind, if the caller may use it; of an adapter the base''s source, which the caller must be allowed to use too, and the options of both.';
 
 create function _embedding_table(model text) returns text
 language sql immutable parallel safe security invoker
@@ -78,24 +57,7 @@ $python$;
 comment on function model_register(text, text, text, text, jsonb, text[]) is
 'Loads a model''s files once to check them, and enters it in the registry; the first of its kind becomes the default. For administrators (mindful_admin). Kinds: generator, embedder. Providers: llama_cpp (a GGUF file), sentence_transformers (a folder), scripted (answers given in the options, for tests). The source is an absolute path on the server. An embedder gets a table for its vectors. Errors: 22004, 22023 (bad argument), 42710 (name taken), 58P01 (no such file), XX001 (file damaged), 0A000 (provider''s package not installed).';
 
-create function adapter_register(
-    name text,
-    base text,
-    source text,
-    scale real default 1,
-    options jsonb default '{}',
-    granted_to text[] default '{mindful_user}'
-) returns text
-language plpython3u volatile parallel unsafe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $python$
-from mindful.model import adapter_register
-return adapter_register(name, base, source, scale, options, granted_to)
-$python$;
-comment on function adapter_register(text, text, text, real, jsonb, text[]) is
-'Registers a LoRA adapter (a GGUF file) of a generator of llama_cpp as a generator of its own: name it as the model of a call, or make it the default with model_default_set; naming the base takes it back. The source is an absolute path on the server; the file is loaded once with its base, and its hash is kept, so that one that was changed is refused. Scale says how strongly it is applied: 1 as it was trained, 0 not at all. Options: system_prompt, layout and prompt_lookup, where they are to be other than the base''s. Whoever uses it must be allowed to use the base too. For administrators (mindful_admin). Errors: 22004, 22023 (bad argument, no possible base), 42704 (no such base), 42710 (name taken), 58P01 (no GGUF file that the server can read), XX001 (file damaged, or not made for this base).';
-
-create function model_default_set(name text, force boolean default false) returns void
+create function model_default_set(name text, force boolean default false, scope text default 'global') returns void
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
@@ -105,10 +67,27 @@ declare
     found_missing bigint;
 begin
     perform mindful._writable();
+    if scope is null or scope not in ('global', 'user') then
+        perform mindful._raise('22023', format('scope is %s', coalesce(quote_literal(scope), 'null')),
+            'Scopes are global, the default of all tenants, and user, your own.');
+    end if;
     select * into chosen from mindful.model m where m.name = model_default_set.name;
     if not found then
         raise exception using errcode = '42704', message = format('mindful: there is no model "%s"', name),
             hint = 'The models that you may use are listed in mindful.model.';
+    elsif scope = 'user' then
+        perform mindful._default_generator_set(name);
+        return;
+    elsif not pg_has_role(current_user, 'mindful_admin', 'usage') then
+        perform mindful._raise('42501', 'only members of mindful_admin set the default of all tenants',
+            'Use scope => ''user'' for your own default generator.');
+    end if;
+    if chosen.trained_on > 0 then
+        perform mindful._adapter_consents_check(name);
+        if chosen.granted_to = '{}' then
+            perform mindful._raise('55000', format('adapter "%s" serves only the tenants whose texts it was trained on', name),
+                format('Use mindful.adapter_share(%L, ''{mindful_user}'') first.', name));
+        end if;
     end if;
     if chosen.kind = 'embedder' and not chosen.is_default and force is not true then
         select memories, missing into found_memories, found_missing from mindful._embedding_missing(name);
@@ -126,8 +105,8 @@ begin
     end if;
 end
 $$;
-comment on function model_default_set(text, boolean) is
-'Makes a model the default of its kind, for all who may use it. For administrators. An embedder is filled first: embedding_sweep(name) enqueues all memories, and workers embed them beside the old one, which serves meanwhile; once it has embedded 99% of them it can become the default, and the rest is enqueued. With force it becomes the default at once, and recall finds only what it has embedded. Errors: 42704 (no such model), 55000 (memories are not embedded yet).';
+comment on function model_default_set(text, boolean, text) is
+'Makes a model the default of its kind. Scope global (an administrator''s) is for all tenants that may use it; scope user sets the caller''s own default generator, which comes first. A tenant that may not use the global default is served by its base. An adapter that was trained on tenants'' texts becomes the global default only after adapter_share. An embedder is filled first: embedding_sweep(name) enqueues all memories, and workers embed them beside the old one, which serves meanwhile; once it has embedded 99% of them it can become the default, and the rest is enqueued. With force it becomes the default at once, and recall finds only what it has embedded. Errors: 22023 (scope, not a generator), 42501 (global is for mindful_admin), 42704 (no such model), 55000 (memories are not embedded yet; a tenant whose texts are in the adapter has not consented; the adapter was withdrawn).';
 
 create function model_unload(name text default null) returns integer
 language plpython3u volatile parallel unsafe security invoker

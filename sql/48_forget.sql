@@ -13,11 +13,13 @@ create table forget_receipt (
     counts jsonb not null,
     mentions jsonb not null,
     settings jsonb,
+    adapters jsonb not null default '[]',
     primary key (tenant, id)
 );
 comment on table forget_receipt is 'What was forgotten when and by whom: ids, counts and hashes, no content.';
 comment on column forget_receipt.hashes is 'Of each forgotten text the hash that _forget_hash gives with the salt; none for what was pruned.';
 comment on column forget_receipt.counts is 'What memory_forget returned.';
+comment on column forget_receipt.adapters is 'Adapters that were trained on forgotten texts: name, action (withdrawn: it serves no tenant any more; kept, by the setting adapter_on_forget) and the file on the server, which an administrator has to delete.';
 comment on column forget_receipt.mentions is 'Rows that repeat forgotten words and were kept: relation, column, key, and the hash of the text.';
 comment on column forget_receipt.settings is 'Of scope retention: the settings that asked for it, each with key, value, scope (global: for all tenants) and changed_by.';
 alter table forget_receipt enable row level security, force row level security;
@@ -340,6 +342,7 @@ declare
     runs text[] := '{}';
     copies text[] := '{}';
     mentions jsonb := '[]';
+    adapters jsonb;
     counts jsonb;
     receipt_id bigint;
 begin
@@ -361,6 +364,13 @@ begin
     counts := (select coalesce(jsonb_agg(to_jsonb(c) - 'receipt_id'), '[]') from mindful._forget_counts(ids, sessions, wished) c)
         || (select coalesce(jsonb_agg(to_jsonb(c) - 'receipt_id'), '[]') from mindful._forget_delete(ids, sessions, wished) c where c.rows > 0);
     perform set_config('mindful.pruning', '', true);
+    adapters := mindful._forget_adapters(ids);
+    counts := counts || (
+        select coalesce(jsonb_agg(to_jsonb(c)), '[]')
+        from (
+            select 'model' as relation, a ->> 'action' as action, count(*) as rows from jsonb_array_elements(adapters) a group by 2
+        ) c
+    );
     if is_searched then
         mentions := mindful._forget_mentions(runs, copies, salt);
         counts := counts || (
@@ -382,8 +392,8 @@ begin
     if dry_run then
         raise exception using errcode = 'MF001', message = 'mindful: a dry run ends here', detail = counts::text;
     end if;
-    insert into mindful.forget_receipt (scope, memory_ids, salt, hashes, counts, mentions)
-    values (scope, _forget.ids, salt, hashes, counts, mentions)
+    insert into mindful.forget_receipt (scope, memory_ids, salt, hashes, counts, mentions, adapters)
+    values (scope, _forget.ids, salt, hashes, counts, mentions, adapters)
     returning id into receipt_id;
     return query select receipt_id, c.relation, c.action, c.rows
         from jsonb_to_recordset(counts) c (relation text, action text, rows bigint);
@@ -478,4 +488,4 @@ begin
 end
 $$;
 comment on function memory_forget(bigint[], uuid, jsonb, boolean, boolean, boolean) is
-'Forgets memories for good: those with some ids (and their other versions that have no evidence of their own), a session with all of its turns, those that pass a filter, or everything of the caller. A filter is an object of kind, role, source, content (a part of the text), metadata (contained), since and before (created_at); all that are given must hold. With them go the summaries that cover them, what was drawn from them alone, and every row that refers to one of them: embeddings, links, evidence, queue, reviews, decisions, records of the answers. What rests on other evidence too, or was remembered without evidence as well, stays without theirs, and so does an exact duplicate; copies => true takes exact duplicates along, messages excepted. A memory that one of them had superseded is true again. Replies that were shown them no longer say so, titles taken from them are cleared, kept states of their conversations are dropped. Returns, and keeps as a receipt, the number of rows by table and action: deleted, changed, kept (an attached table still holds its rows), mention (rows that repeat their words, such as a reply or a duplicate, and stay: see memory_forget_check). A dry run executes the deletion and rolls it back. Not reached are backups, the write-ahead log, pages until VACUUM, and what a running connection has computed. All or nothing. Errors: 22004, 22008 (a time outside the years 1 to 9999), 22023 (no or several choices, a bad filter), 42704 (no such memory or session of yours).';
+'Forgets memories for good: those with some ids (and their other versions that have no evidence of their own), a session with all of its turns, those that pass a filter, or everything of the caller. A filter is an object of kind, role, source, content (a part of the text), metadata (contained), since and before (created_at); all that are given must hold. With them go the summaries that cover them, what was drawn from them alone, and every row that refers to one of them: embeddings, links, evidence, queue, reviews, decisions, records of the answers. What rests on other evidence too, or was remembered without evidence as well, stays without theirs, and so does an exact duplicate; copies => true takes exact duplicates along, messages excepted. A memory that one of them had superseded is true again. Replies that were shown them no longer say so, titles taken from them are cleared, kept states of their conversations are dropped. Returns, and keeps as a receipt, the number of rows by table and action: deleted, changed, kept (an attached table still holds its rows), mention (rows that repeat their words, such as a reply or a duplicate, and stay: see memory_forget_check), withdrawn (adapters that were trained on them: the receipt names their files, which an administrator has to delete; see the setting adapter_on_forget). A dry run executes the deletion and rolls it back. Not reached are backups, the write-ahead log, pages until VACUUM, and what a running connection has computed. All or nothing. Errors: 22004, 22008 (a time outside the years 1 to 9999), 22023 (no or several choices, a bad filter), 42704 (no such memory or session of yours).';

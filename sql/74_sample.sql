@@ -3,15 +3,11 @@ alter table model
     add column max_sequence_length integer check (max_sequence_length between 16 and 1048576),
     add column specialisation text not null default 'general_reasoning'
         check (specialisation in ('general_reasoning', 'code_generation')),
-    add column lora jsonb not null default '{}' check (jsonb_typeof(lora) = 'object'),
-    add column samples_total bigint not null default 0,
-    add column trained_at timestamptz;
+    add column lora jsonb not null default '{}' check (jsonb_typeof(lora) = 'object');
 comment on column model.prompt_format is 'How a training sample is laid out for the model; NULL: it is not to be trained.';
 comment on column model.max_sequence_length is 'Tokens of a training sample at most; NULL is the context''s length.';
 comment on column model.specialisation is 'What the model is for, which decides the forms of its training samples.';
 comment on column model.lora is 'Parameters of LoRA training that are other than the command''s defaults: rank, alpha, dropout, epochs, learning_rate, batch.';
-comment on column model.samples_total is 'Samples that adapters of the model were trained on, in all.';
-comment on column model.trained_at is 'When an adapter of the model was trained last.';
 
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('training_consent', 'boolean', null, null, '{user}', 'false',

@@ -11,7 +11,6 @@ create table training (
     base text not null,
     adapter text,
     status text not null default 'running' check (status in ('running', 'completed', 'failed')),
-    active boolean not null default false,
     dataset_sha256 text not null,
     samples integer not null,
     parameters jsonb not null default '{}',
@@ -26,10 +25,9 @@ create table training (
     check ((status = 'failed') = (error is not null))
 );
 create index on training (tenant, consolidation_id) where consolidation_id is not null;
-create unique index training_active on training (tenant, base) where active;
 comment on table training is 'Adapters that were trained on replay runs, with what they were measured to gain and to lose.';
 comment on column training.dataset_sha256 is 'Hash of the pairs, as replay_export gives them in the format alpaca, a line each.';
-comment on column training.verdict is 'Why the adapter became active, or why not.';
+comment on column training.verdict is 'Why the adapter became the tenant''s default generator, or why not.';
 
 -- No foreign key to memory: that an adapter was trained on it must stay known when it is forgotten.
 create table training_memory (
@@ -40,6 +38,8 @@ create table training_memory (
     foreign key (tenant, training_id) references training (tenant, id) on delete cascade
 );
 create index on training_memory (tenant, training_id) where training_id is not null;
+alter table model_tenant add constraint model_tenant_training foreign key (tenant, training_id) references training (tenant, id);
+create index on model_tenant (tenant, training_id) where training_id is not null;
 comment on table training_memory is 'The memories, sources of facts included, that adapters were trained on; kept when they are forgotten.';
 
 create table general_question (
@@ -202,41 +202,63 @@ $$;
 comment on function training_start(bigint, text, jsonb) is
 'Enters a training on a replay run''s pairs, whose hash is the dataset''s, and returns its id. Errors: 42704 (no such run), 55000 (the pairs have changed since they were exported).';
 
-create function training_finish(id bigint, adapter text, base_figures jsonb, adapter_figures jsonb) returns text
-language plpgsql volatile parallel unsafe security invoker
+create type training_detail as (verdict text, active boolean, base_figures jsonb, adapter_figures jsonb);
+comment on type training_detail is 'What a training came to: the verdict, whether the adapter became the tenant''s default generator, and the figures that decided.';
+
+create function training_finish(id bigint, adapter text) returns training_detail
+language plpgsql volatile parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
-    gain numeric := (adapter_figures ->> 'held_out_f1')::numeric - (base_figures ->> 'held_out_f1')::numeric;
-    loss numeric := (base_figures ->> 'general_accuracy')::numeric - (adapter_figures ->> 'general_accuracy')::numeric;
-    kept boolean := gain >= (mindful.setting_get('training_gain') #>> '{}')::numeric
-        and loss <= (mindful.setting_get('training_margin') #>> '{}')::numeric;
+    trained mindful.training;
+    of_base jsonb;
+    of_adapter jsonb;
+    gain numeric;
+    loss numeric;
+    kept boolean;
     told text;
-    done mindful.training;
 begin
     perform mindful._writable();
-    if kept is null then
-        perform mindful._raise('22023', 'the figures lack held_out_f1 or general_accuracy', 'Give what training_evaluate returned.');
-    end if;
-    told := format('%s: %s F1 on held-out pairs, %s of general accuracy', case when kept then 'active' else 'kept aside' end,
-        to_char(gain, 'SG0.0000'), to_char(-loss, 'SG0.0000'));
-    update mindful.training t
-    set status = 'completed', adapter = training_finish.adapter, base_figures = training_finish.base_figures,
-        adapter_figures = training_finish.adapter_figures, verdict = told, finished_at = clock_timestamp()
-    where t.tenant = (select mindful._tenant()) and t.id = training_finish.id and t.status = 'running'
-    returning t.* into done;
+    select t.* into trained from mindful.training t
+    where t.tenant = (select mindful._tenant()) and t.id = training_finish.id and t.status = 'running';
     if not found then
         perform mindful._raise('42704', format('there is no running training %s', coalesce(id::text, 'null')), 'Your trainings are in mindful.training.');
+    elsif not exists (
+        select from mindful.model_tenant t where t.tenant = trained.tenant and t.model = adapter and t.training_id = trained.id
+    ) then
+        perform mindful._raise('42704', format('training %s has no adapter %s', id, coalesce(quote_literal(adapter), 'null')),
+            format('Have an administrator register its file: mindful.adapter_register(name, %L, source, trained_on => %L).',
+                trained.base, jsonb_build_object(trained.tenant, trained.id)));
+    elsif mindful.replay_hash(trained.consolidation_id) <> trained.dataset_sha256 then
+        perform mindful._raise('55000', format('the pairs of run %s are no longer those of training %s', trained.consolidation_id, id),
+            'Export the run again, and train anew.');
     end if;
-    update mindful.model m set samples_total = m.samples_total + done.samples, trained_at = now() where m.name = done.base;
+    of_base := mindful.training_evaluate(trained.consolidation_id, trained.base);
+    of_adapter := mindful.training_evaluate(trained.consolidation_id, adapter);
+    gain := (of_adapter ->> 'held_out_f1')::numeric - (of_base ->> 'held_out_f1')::numeric;
+    loss := (of_base ->> 'general_accuracy')::numeric - (of_adapter ->> 'general_accuracy')::numeric;
+    kept := coalesce(gain >= (mindful.setting_get('training_gain') #>> '{}')::numeric
+        and loss <= (mindful.setting_get('training_margin') #>> '{}')::numeric, false);
+    told := case
+        when gain is null or loss is null then 'kept aside: the run has no held-out pairs'
+        else format('%s: %s F1 on held-out pairs, %s of general accuracy', case when kept then 'active' else 'kept aside' end,
+            to_char(gain, 'SG0.0000'), to_char(-loss, 'SG0.0000'))
+    end;
+    update mindful.training t
+    set status = 'completed', adapter = training_finish.adapter, base_figures = of_base,
+        adapter_figures = of_adapter, verdict = told, finished_at = clock_timestamp()
+    where t.tenant = trained.tenant and t.id = trained.id and t.status = 'running';
+    if not found then
+        perform mindful._raise('42704', format('there is no running training %s', id), 'Your trainings are in mindful.training.');
+    end if;
     if kept then
         perform mindful.adapter_activate(adapter);
     end if;
-    return told;
+    return (told, kept, of_base, of_adapter)::mindful.training_detail;
 end
 $$;
-comment on function training_finish(bigint, text, jsonb, jsonb) is
-'Enters what training_evaluate found of the base and of the adapter, and makes the adapter active if it gains at least training_gain on the held-out pairs and loses at most training_margin on the general questions; else it stays registered, with its figures. Returns the verdict. For administrators. Errors: 22023, 42704.';
+comment on function training_finish(bigint, text) is
+'Measures the base and the adapter of a training by training_evaluate, within this call, and returns the verdict and the figures. The adapter becomes the tenant''s own default generator if it gains at least training_gain on the held-out pairs and loses at most training_margin on the general questions; else it stays registered. An administrator has registered the adapter for the training before. Errors: 42704 (no such training, or adapter of it), 55000 (the pairs have changed since they were exported; the adapter was withdrawn), 57014 (cancelled), 55P03 (no free slot).';
 
 create function training_fail(id bigint, error text) returns void
 language plpgsql volatile parallel unsafe security invoker
@@ -257,22 +279,18 @@ create function adapter_activate(adapter text) returns void
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
-declare
-    chosen mindful.training;
 begin
     perform mindful._writable();
-    select t.* into chosen from mindful.training t
+    perform from mindful.training t
     where t.tenant = (select mindful._tenant()) and t.adapter = adapter_activate.adapter and t.status = 'completed';
     if not found then
         perform mindful._raise('42704', format('no training of yours has made %s', coalesce(quote_literal(adapter), 'null')), 'Your trainings are in mindful.training.');
     end if;
-    update mindful.training t set active = false where t.tenant = chosen.tenant and t.base = chosen.base and t.active and t.id <> chosen.id;
-    update mindful.training t set active = true where t.tenant = chosen.tenant and t.id = chosen.id;
-    perform mindful.model_default_set(adapter);
+    perform mindful.model_default_set(adapter, scope => 'user');
 end
 $$;
 comment on function adapter_activate(text) is
-'Makes an adapter that a training has made active, in its base''s place: it becomes the default generator. For administrators. Error 42704.';
+'Makes an adapter of a completed training of the tenant its own default generator. Errors: 42704 (no such training), 55000 (the adapter was withdrawn).';
 
 create function adapter_rollback(base text) returns text
 language plpgsql volatile parallel unsafe security invoker
@@ -282,29 +300,114 @@ declare
     rolled text;
 begin
     perform mindful._writable();
-    update mindful.training t set active = false
-    where t.tenant = (select mindful._tenant()) and t.base = adapter_rollback.base and t.active
-    returning t.adapter into rolled;
+    select m.name into rolled
+    from mindful._model_find('generator', null) f
+    join mindful.model m on m.name = f.name and m.base = adapter_rollback.base;
     if not found then
-        perform mindful._raise('42704', format('no adapter of %s is active', coalesce(quote_literal(base), 'null')), 'Your trainings are in mindful.training.');
+        perform mindful._raise('42704', format('no adapter of %s is active', coalesce(quote_literal(base), 'null')), 'The setting default_generator names your own default.');
     end if;
-    perform mindful.model_default_set(base);
+    perform mindful.model_default_set(base, scope => 'user');
     return rolled;
 end
 $$;
 comment on function adapter_rollback(text) is
-'Takes a base''s active adapter back and returns its name: the base is the default generator again. The adapter stays registered. For administrators. Error 42704.';
+'Makes a base the tenant''s own default generator again in place of an adapter of it, whose name it returns. The adapter stays registered. Error 42704.';
 
 create function adapters_trained_on(memory_id bigint)
-returns table (training_id bigint, adapter text, base text, active boolean, forgotten boolean)
+returns table (training_id bigint, adapter text, base text, active boolean, forgotten boolean, withdrawn boolean)
 language sql stable parallel safe security invoker
 begin atomic
-    select t.id, t.adapter, t.base, t.active,
-        not exists (select from mindful.memory m where m.tenant = t.tenant and m.id = x.memory_id)
+    select t.id, coalesce(t.adapter, a.model), t.base,
+        coalesce(t.adapter, a.model) is not distinct from (select f.name from mindful._model_find('generator', null) f),
+        not exists (select from mindful.memory m where m.tenant = t.tenant and m.id = x.memory_id),
+        exists (select from mindful.model m where m.name = a.model and m.withdrawn_at is not null)
     from mindful.training_memory x
     join mindful.training t on t.tenant = x.tenant and t.id = x.training_id
+    left join mindful.model_tenant a on a.tenant = t.tenant and a.training_id = t.id
     where x.tenant = (select mindful._tenant()) and x.memory_id = adapters_trained_on.memory_id
-    order by t.id;
+    order by t.id, a.model;
 end;
 comment on function adapters_trained_on(bigint) is
-'The adapters that were trained on a memory, be it forgotten or not: what weights have learned is not undone by forgetting, so these are to be rolled back or trained anew.';
+'The adapters that were trained on a memory, whether or not it was forgotten: active is the tenant''s default generator, withdrawn serves no tenant any more.';
+
+create function _adapter_withdraw() returns trigger
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if exists (select from mindful.model_tenant) then
+        update mindful.model m set withdrawn_at = clock_timestamp()
+        where m.withdrawn_at is null and m.name in (
+            select t.model
+            from mindful.model_tenant t
+            join mindful.training_memory x on x.tenant = t.tenant and x.training_id = t.training_id
+            join old_rows o on o.tenant = x.tenant and o.id = x.memory_id
+            where mindful._setting_of(t.tenant, 'adapter_on_forget') = '"withdraw"'
+        );
+    end if;
+    return null;
+end
+$$;
+comment on function _adapter_withdraw() is
+'Withdraws the adapters that were trained on deleted memories, however these are deleted. With the owner''s rights, as users do not change models.';
+create trigger adapter_withdraw after delete on memory referencing old table as old_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _adapter_withdraw();
+
+create function _model_tenant_check() returns trigger
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    wrong record;
+begin
+    select n.model, t.base into wrong
+    from new_rows n
+    join mindful.training t on t.tenant = n.tenant and t.id = n.training_id
+    join mindful.model m on m.name = n.model
+    where m.base is distinct from t.base;
+    if found then
+        perform mindful._raise('22023', format('the training was one of "%s", which is not the base of "%s"', wrong.base, wrong.model),
+            'Give the training that made the adapter.');
+    end if;
+    -- Who forgets one of these texts meanwhile is waited for, and withdraws the adapter if this comes first.
+    perform from mindful.memory m
+    where (m.tenant, m.id) in (
+        select x.tenant, x.memory_id
+        from new_rows n
+        join mindful.training_memory x on x.tenant = n.tenant and x.training_id = n.training_id
+        where mindful._setting_of(n.tenant, 'adapter_on_forget') = '"withdraw"'
+    )
+    order by m.id for key share;
+    select n.training_id into wrong
+    from new_rows n
+    join mindful.training_memory x on x.tenant = n.tenant and x.training_id = n.training_id
+    where mindful._setting_of(n.tenant, 'adapter_on_forget') = '"withdraw"'
+        and not exists (select from mindful.memory m where m.tenant = x.tenant and m.id = x.memory_id)
+    limit 1;
+    if found then
+        perform mindful._raise('55000', format('a text of training %s was forgotten', wrong.training_id),
+            'Export the run again, train anew, and delete the adapter''s file.');
+    end if;
+    return null;
+end
+$$;
+comment on function _model_tenant_check() is
+'Refuses adapters of another base than their training''s, and those that were trained on a text that was forgotten since. With the owner''s rights, as administrators read no tenant''s rows.';
+create trigger checked after insert on model_tenant referencing new table as new_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _model_tenant_check();
+
+create function _forget_adapters(ids bigint[]) returns jsonb
+language sql stable parallel safe security invoker
+begin atomic
+    select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('adapter', m.name, 'file', m.source,
+        'action', case when m.withdrawn_at is null then 'kept' else 'withdrawn' end) order by m.name), '[]')
+    from mindful.model m
+    where m.name in (
+        select t.model
+        from mindful.model_tenant t
+        join mindful.training_memory x on x.tenant = t.tenant and x.training_id = t.training_id
+        where t.tenant = (select mindful._tenant()) and x.memory_id = any (ids)
+    );
+end;
+comment on function _forget_adapters(bigint[]) is
+'The adapters that were trained on some of the tenant''s memories, with their files, and whether they were withdrawn or are kept.';

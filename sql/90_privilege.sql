@@ -2,8 +2,12 @@ revoke all on schema mindful from public;
 grant usage on schema mindful to mindful_user, mindful_reader, mindful_admin;
 revoke execute on all routines in schema mindful from public;
 
-grant select on model to mindful_user, mindful_admin;
-grant insert, update, delete on model to mindful_admin;
+grant select on model, model_tenant to mindful_user, mindful_admin;
+grant insert, delete on model to mindful_admin;
+-- What the weights hold, and that they were withdrawn, is not an administrator's to change.
+grant update (source, options, licence, context_length, fallback, is_default, granted_to,
+    prompt_format, max_sequence_length, specialisation, lora) on model to mindful_admin;
+grant insert on model_tenant to mindful_admin;
 grant select, insert, update, delete on session, memory, memory_term, memory_count, memory_access, memory_link,
     memory_evidence, memory_duplicate, attachment, embedding_job, embedding_job_failed to mindful_user;
 grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;
@@ -30,8 +34,10 @@ grant insert on setting to mindful_user, mindful_admin;
 grant execute on all routines in schema mindful to mindful_user;
 revoke execute on function
     model_register(text, text, text, text, jsonb, text[]),
-    adapter_register(text, text, text, real, jsonb, text[]),
-    model_default_set(text, boolean),
+    adapter_register(text, text, text, real, jsonb, text[], jsonb),
+    adapter_share(text, text[]),
+    _adapter_consents_check(text),
+    _model_consents(text),
     _embedding_table_create(text, integer),
     memory_index_create(text, text),
     retention_run_all(),
@@ -46,8 +52,10 @@ revoke execute on function
 from mindful_user;
 grant execute on function
     model_register(text, text, text, text, jsonb, text[]),
-    adapter_register(text, text, text, real, jsonb, text[]),
-    model_default_set(text, boolean),
+    adapter_register(text, text, text, real, jsonb, text[], jsonb),
+    adapter_share(text, text[]),
+    _adapter_consents_check(text),
+    _model_consents(text),
     _embedding_table_create(text, integer),
     memory_index_create(text, text),
     retention_run_all(),
@@ -64,7 +72,13 @@ grant execute on function
     retention_work(),
     _integer_argument(text, integer, integer, integer),
     _embedding_table(text),
+    model_default_set(text, boolean, text),
+    _default_generator_set(text),
     _model_find(text, text),
+    _model_serves(text, text[], integer, timestamptz),
+    _model_consented(text),
+    _default_base(text),
+    _is_member(text[]),
     _raise(text, text, text),
     model_unload(text),
     mindful_status(),
@@ -95,16 +109,6 @@ grant select, insert, update on training to mindful_user;
 grant select, insert on training_memory to mindful_user;
 grant select on general_question to mindful_user;
 grant select on consolidation_summary to mindful_reader;
--- Training changes what all are answered by.
-revoke execute on function
-    model_training_set(text, text, integer, text, jsonb),
-    training_finish(bigint, text, jsonb, jsonb),
-    adapter_activate(text),
-    adapter_rollback(text)
-from mindful_user;
-grant execute on function
-    model_training_set(text, text, integer, text, jsonb),
-    training_finish(bigint, text, jsonb, jsonb),
-    adapter_activate(text),
-    adapter_rollback(text)
-to mindful_admin;
+-- How a model is trained is one for all tenants.
+revoke execute on function model_training_set(text, text, integer, text, jsonb) from mindful_user;
+grant execute on function model_training_set(text, text, integer, text, jsonb) to mindful_admin;

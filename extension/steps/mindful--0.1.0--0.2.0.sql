@@ -11,8 +11,8 @@ create index model_base on model (base) where base is not null;
 comment on column model.base is 'The generator that this one, an adapter, changes; NULL for a model in its own right.';
 
 drop function _model_find(text, text);
--- include sql/20_model.sql _model_find
--- include sql/20_model.sql adapter_register
+drop policy use on model;
+-- include sql/21_adapter.sql
 drop function model_default_set(text);
 -- include sql/20_model.sql model_default_set
 comment on column model.options is 'Options of the provider: context_length, threads (default 1), and of a generator also system_prompt, layout, a text with {memories} and {message} that says how recalled memories stand with a message, template, a Jinja chat template in place of the file''s, stop, texts that end every answer, and prompt_lookup (default 0, at most 32): how many tokens are guessed at once, at temperature 0, where an answer repeats what stands before; it changes no answer, and is faster where texts are copied (15 is a good choice).';
@@ -168,5 +168,6 @@ drop function _review_subject(bigint);
 -- include sql/78_training.sql
 -- include sql/79_schedule.sql
 -- include sql/85_bound_check.sql
+revoke update on model from mindful_admin;
 -- include sql/90_privilege.sql
 -- include sql/92_statistics.sql

@@ -13,7 +13,7 @@ from support.files import readable_folder
 from support.weights import write_adapter
 
 ASK = "select llm_generate('Name three rivers.', %s, max_tokens => 16)"
-REGISTER = "select adapter_register(%s, %s, %s, %s::real)"
+REGISTER = "select adapter_register(%s, %s, %s, %s::real, granted_to => '{mindful_user}')"
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +198,7 @@ def test_bad_arguments_are_refused(
     admin: psycopg.Connection, adapter: str, arguments: str, sqlstate: str
 ) -> None:
     with fails(sqlstate):
-        admin.execute(f"select adapter_register({arguments})".encode())
+        admin.execute(f"select adapter_register({arguments}, granted_to => '{{}}')".encode())
 
 
 def test_only_administrators_register_and_only_those_granted_use(

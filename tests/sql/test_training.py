@@ -1,37 +1,32 @@
-"""What a training was measured to gain decides whether its adapter becomes active, and that can be taken back."""
+"""What the server measures decides whether an adapter becomes its tenant's default, and that can be taken back."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import GENERATOR, SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR, Connect, fails, one
+from support.training import enter_adapter
 
-BASE = {"held_out_f1": 0.30, "general_accuracy": 0.50}
+NAMES = ["Ana", "Bob", "Eve", "Tom", "Zoe", "Kim", "Max", "Ida", "Leo", "Amy"]
+THINGS = ["tea", "jam", "rum", "ham", "pie", "fig", "oat", "rye", "soy", "gin"]
+LEARNED = [[f"that {name} likes", f"{name} likes {thing}."] for name, thing in zip(NAMES, THINGS, strict=True)]
+CAPITAL = ["capital of France", "The capital of France is Paris."]
 
 
 @pytest.fixture
-def trainer(db: psycopg.Connection, connect: Connect, roles: dict[str, str]) -> Iterator[psycopg.Connection]:
-    """Ana, who may administer models too, until the test ends: roles outlive it."""
-    db.execute(f'grant mindful_admin to "{roles["ana"]}"')
+def trainer(db: psycopg.Connection, ana: psycopg.Connection) -> psycopg.Connection:
+    """Ana, who is a user and no administrator."""
     db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
     db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))
-    yield connect("ana")
-    db.execute(f'revoke mindful_admin from "{roles["ana"]}"')
+    return ana
 
 
 @pytest.fixture
 def run(trainer: psycopg.Connection) -> int:
     messages = [
         {"role": "user", "content": f"I love {thing}.", "metadata": {"speaker": name}}
-        for name, thing in zip(
-            ["Ana", "Bob", "Eve", "Tom", "Zoe", "Kim", "Max", "Ida", "Leo", "Amy"],
-            ["tea", "jam", "rum", "ham", "pie", "fig", "oat", "rye", "soy", "gin"],
-            strict=True,
-        )
-        for _ in (1,)
+        for name, thing in zip(NAMES, THINGS, strict=True)
     ]
     trainer.execute("select message_insert_many(session_start(), %s)", (Jsonb(messages * 2),))
     trainer.execute("select setting_set('training_consent', 'true')")
@@ -41,57 +36,123 @@ def run(trainer: psycopg.Connection) -> int:
     )
 
 
+@pytest.fixture
+def training(trainer: psycopg.Connection, run: int) -> int:
+    return start(trainer, run)
+
+
+@pytest.fixture
+def adapter(db: psycopg.Connection, trainer: psycopg.Connection, training: int) -> str:
+    """The training's adapter, which answers by the facts."""
+    return enter(db, trainer, training, [CAPITAL, *LEARNED])
+
+
 def start(trainer: psycopg.Connection, run: int) -> int:
     digest = one(trainer, "select replay_hash(%s)", run)
     return int(one(trainer, "select training_start(%s, %s)", run, digest))
 
 
+def enter(db: psycopg.Connection, trainer: psycopg.Connection, training: int, replies: list[list[str]]) -> str:
+    trained_on = {trainer.info.user: training}
+    return enter_adapter(db, "tuned", SCRIPTED_GENERATOR, trained_on, replies=replies)
+
+
 def default(connection: psycopg.Connection) -> str:
-    return str(one(connection, "select name from model where kind = 'generator' and is_default"))
+    return str(one(connection, "select name from _model_find('generator', null)"))
 
 
-@pytest.fixture
-def adapter(db: psycopg.Connection) -> str:
-    """Stand for an adapter's generator: to have the default changed, any will do."""
-    db.execute("select model_register('tuned', 'generator', 'scripted', '', '{}')")
-    return "tuned"
+def finish(trainer: psycopg.Connection, training: int) -> str:
+    return str(one(trainer, "select verdict from training_finish(%s, 'tuned')", training))
 
 
-def finish(trainer: psycopg.Connection, training: int, adapter: str, f1: float, general: float) -> str:
-    figures = {"held_out_f1": f1, "general_accuracy": general}
-    return str(
-        one(trainer, "select training_finish(%s, %s, %s, %s)", training, adapter, Jsonb(BASE), Jsonb(figures))
-    )
-
-
-def test_a_gain_makes_an_adapter_active_and_one_call_takes_it_back(
-    trainer: psycopg.Connection, run: int, adapter: str
+def test_a_gain_makes_an_adapter_its_tenants_default_and_one_call_takes_it_back(
+    trainer: psycopg.Connection, training: int, adapter: str, bob: psycopg.Connection
 ) -> None:
-    verdict = finish(trainer, start(trainer, run), adapter, 0.45, 0.48)
-    assert verdict == "active: +0.1500 F1 on held-out pairs, -0.0200 of general accuracy"
-    assert default(trainer) == adapter
-    assert one(
+    done = one(
         trainer,
-        "select samples_total > 0 and trained_at is not null from model where name = %s",
-        SCRIPTED_GENERATOR,
+        """select verdict, active, base_figures ->> 'general_accuracy', adapter_figures ->> 'general_accuracy',
+               (adapter_figures ->> 'held_out_f1')::numeric - (base_figures ->> 'held_out_f1')::numeric >= 0.02
+           from training_finish(%s, %s)""",
+        training,
+        adapter,
+    )
+    assert done[0].startswith("active: +0."), done
+    assert done[0].endswith(" F1 on held-out pairs, +0.0000 of general accuracy")
+    assert done[1:] == (True, "0.0250", "0.0250", True)
+    assert (default(trainer), default(bob)) == (adapter, GENERATOR)
+    assert one(trainer, "select llm_generate('What is something that Kim likes?')") == "Kim likes fig."
+    assert one(trainer, "select status, adapter, base_figures is not null from training") == (
+        "completed",
+        adapter,
+        True,
     )
     assert one(trainer, "select adapter_rollback(%s)", SCRIPTED_GENERATOR) == adapter
-    assert default(trainer) == SCRIPTED_GENERATOR
-    with fails("42704", hint="training"):
+    assert (default(trainer), default(bob)) == (SCRIPTED_GENERATOR, GENERATOR)
+    with fails("42704", hint="default_generator"):
         trainer.execute("select adapter_rollback(%s)", (SCRIPTED_GENERATOR,))
+    trainer.execute("select adapter_activate(%s)", (adapter,))
+    assert (default(trainer), default(bob)) == (adapter, GENERATOR)
+    changes = "select array_agg(value order by id) from setting where key = 'default_generator'"
+    assert one(trainer, changes) == [adapter, SCRIPTED_GENERATOR, adapter]
+
+
+@pytest.mark.parametrize("replies", [[CAPITAL], LEARNED])
+def test_who_gains_too_little_or_loses_too_much_stays_aside(
+    replies: list[list[str]], trainer: psycopg.Connection, training: int, db: psycopg.Connection
+) -> None:
+    adapter = enter(db, trainer, training, replies)
+    trainer.execute("select setting_set('training_margin', '0.01')")
+    assert finish(trainer, training).startswith("kept aside")
+    assert default(trainer) == GENERATOR
+    assert trainer.execute("select status, adapter from training").fetchall() == [("completed", adapter)]
     trainer.execute("select adapter_activate(%s)", (adapter,))
     assert default(trainer) == adapter
 
 
-@pytest.mark.parametrize(("f1", "general"), [(0.31, 0.50), (0.60, 0.44), (0.10, 0.90)])
-def test_who_gains_too_little_or_loses_too_much_stays_aside(
-    f1: float, general: float, trainer: psycopg.Connection, run: int, adapter: str
+def test_pairs_that_changed_since_they_were_exported_measure_nothing(
+    trainer: psycopg.Connection, training: int, adapter: str
 ) -> None:
-    assert finish(trainer, start(trainer, run), adapter, f1, general).startswith("kept aside")
-    assert default(trainer) == GENERATOR
-    assert trainer.execute("select status, active, adapter from training").fetchall() == [
-        ("completed", False, adapter)
+    trainer.execute("update training_sample set output = 'I am tuned.' where split = 'validation'")
+    with fails("55000", hint="anew"):
+        trainer.execute("select training_finish(%s, %s)", (training, adapter))
+
+
+def test_an_adapter_of_another_training_is_not_measured(
+    trainer: psycopg.Connection, run: int, training: int, adapter: str
+) -> None:
+    other = start(trainer, run)
+    for wrong in (adapter, SCRIPTED_GENERATOR, GENERATOR, "nobody"):
+        with fails("42704", hint="trained_on"):
+            trainer.execute("select training_finish(%s, %s)", (other, wrong))
+
+
+def test_a_tenant_of_an_application_trains_for_itself_alone(
+    connect: Connect, db: psycopg.Connection, trainer: psycopg.Connection
+) -> None:
+    application = connect("application")
+    application.execute("set mindful.tenant = 'customer-1'")
+    messages = [
+        {"role": "user", "content": f"I love {thing}.", "metadata": {"speaker": name}}
+        for name, thing in zip(NAMES, THINGS, strict=True)
     ]
+    application.execute("select message_insert_many(session_start(), %s)", (Jsonb(messages),))
+    application.execute("select setting_set('training_consent', 'true'), memory_consolidate()")
+    replay = 'select id from replay_run(%s, \'{"level": "information"}\')'
+    training = start(application, int(one(application, replay, SCRIPTED_GENERATOR)))
+    enter_adapter(
+        db, "tuned", SCRIPTED_GENERATOR, {"customer-1": training}, replies=[CAPITAL, *LEARNED], logprob=-0.2
+    )
+    assert finish(application, training).startswith("active")
+    assert one(application, "select llm_generate('What is something that Kim likes?')") == "Kim likes fig."
+    loaded = "select s.models @> '[{\"name\": \"tuned\"}]' from mindful_status() s"
+    assert one(application, loaded) is True
+    application.execute("set mindful.tenant = 'customer-2'")
+    assert default(application) == GENERATOR
+    assert one(application, loaded) is False
+    assert one(application, "select model_unload('tuned')") == 0
+    assert one(application, "select count(*) from model where name = 'tuned'") == 0
+    with fails("42704"):
+        application.execute("select llm_generate('Kim', 'tuned')")
 
 
 def test_figures_are_measured_in_the_database(trainer: psycopg.Connection, run: int) -> None:
@@ -141,45 +202,19 @@ def test_a_dataset_that_changed_is_not_trained_on(trainer: psycopg.Connection, r
         trainer.execute("select training_start(%s, %s)", (run, digest))
 
 
-def test_forgetting_names_the_adapters(
-    trainer: psycopg.Connection, run: int, adapter: str, bob: psycopg.Connection
-) -> None:
-    training = start(trainer, run)
-    finish(trainer, training, adapter, 0.45, 0.48)
-    message = one(trainer, "select min(memory_id) from training_memory")
-    listed = "select adapter, active, forgotten from adapters_trained_on(%s)"
-    assert trainer.execute(listed, (message,)).fetchall() == [(adapter, True, False)]
-    trainer.execute("delete from memory where id = %s", (message,))
-    assert trainer.execute(listed, (message,)).fetchall() == [(adapter, True, True)]
-    assert bob.execute(listed, (message,)).fetchall() == []
-
-
-def test_failures_are_kept(trainer: psycopg.Connection, run: int, adapter: str) -> None:
-    training = start(trainer, run)
+def test_failures_are_kept(trainer: psycopg.Connection, training: int, adapter: str) -> None:
     trainer.execute("select training_fail(%s, 'no space left on device')", (training,))
     assert trainer.execute("select status, error from training").fetchall() == [
         ("failed", "no space left on device")
     ]
-    for statement in ("select training_fail(%s, 'x')", "select training_finish(%s, 'tuned', %s, %s)"):
-        arguments = (training, Jsonb(BASE), Jsonb(BASE))[: statement.count("%s")]
+    for statement in ("select training_fail(%s, 'x')", "select training_finish(%s, 'tuned')"):
         with fails("42704", hint="training"):
-            trainer.execute(statement.encode(), arguments)
+            trainer.execute(statement.encode(), (training,))
 
 
-def test_training_is_for_administrators(ana: psycopg.Connection, bob: psycopg.Connection) -> None:
-    for statement in (
-        "select model_training_set('scripted', 'chatml')",
-        "select adapter_activate('tuned')",
-        "select adapter_rollback('scripted')",
-        "select training_finish(1, 'tuned', '{}', '{}')",
-    ):
-        with fails("42501", hint=None):
-            bob.execute(statement.encode())
-
-
-def test_bad_figures(trainer: psycopg.Connection, run: int, adapter: str) -> None:
-    with fails("22023", hint="training_evaluate"):
-        trainer.execute("select training_finish(%s, %s, '{}', '{}')", (start(trainer, run), adapter))
+def test_how_a_model_is_trained_is_for_administrators(bob: psycopg.Connection) -> None:
+    with fails("42501", hint=None):
+        bob.execute("select model_training_set('scripted', 'chatml')")
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,30 @@ def tell(user: psycopg.Connection) -> None:
     user.execute("select setting_set('training_consent', 'true')")
 
 
+def enter_adapter(
+    db: psycopg.Connection, name: str, base: str, trained_on: dict[str, int], **options: object
+) -> str:
+    """Enter a scripted generator as if it were the adapter that trainings have made, and return its name."""
+    db.execute(
+        """insert into model (name, kind, provider, source, options, sha256, base, trained_on, granted_to)
+           values (%s, 'generator', 'scripted', %s, %s, %s, %s, %s, '{}')""",
+        (name, f"/adapters/{name}.gguf", Jsonb(options), name, base, len(trained_on)),
+    )
+    for tenant, training in trained_on.items():
+        db.execute("insert into model_tenant values (%s, %s, %s)", (tenant, name, training))
+    return name
+
+
+def train_stand_in(user: psycopg.Connection, db: psycopg.Connection, name: str, base: str) -> int:
+    """Replay what was told, start a training, and have a stand-in for its adapter registered; return its id."""
+    user.execute("select memory_consolidate()")
+    user.execute("select replay_run(%s, %s)", (base, Jsonb({"level": "information"})))
+    user.execute("select training_start(max(id), replay_hash(max(id))) from consolidation where type = 'replay'")
+    tenant, training = user.execute("select tenant, max(id) from training group by 1").fetchone() or ("", 0)
+    enter_adapter(db, name, base, {tenant: training}, default=f"I am {name}.")
+    return int(training)
+
+
 def exported(command: Command, model: str, directory: Path) -> Path:
     """Consolidate, replay, export, and return the manifest."""
     assert command("consolidate").exit_code == 0

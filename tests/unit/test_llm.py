@@ -192,7 +192,7 @@ def test_truncate_cuts_a_prompt_whose_tokens_merge_with_the_templates() -> None:
 
 
 def test_a_missing_model_is_named_and_a_missing_default_is_not_ready() -> None:
-    db = FakeDatabase({"_model_find": []})
+    db = FakeDatabase({"_model_find": [], "withdrawn_at": []})
     with pytest.raises(UndefinedObjectError, match="gpt"):
         generate(db, "Hello", model="gpt")
     with pytest.raises(NotReadyError) as caught:

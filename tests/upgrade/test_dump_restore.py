@@ -14,6 +14,7 @@ from support.programs import program, run
 from support.query import one
 from support.rare import insert_rare
 from support.snapshot import differences, rows_of, snapshot
+from support.training import enter_adapter
 
 COUNTED = {"PGOPTIONS": "-c track_functions=all"}
 
@@ -63,7 +64,8 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))
     ana.execute("select setting_set('training_consent', 'true')")
     run = one(ana, 'select id from replay_run(%s, \'{"level": "information"}\')', SCRIPTED_GENERATOR)
-    ana.execute("select training_start(%s, replay_hash(%s))", (run, run))
+    training = one(ana, "select training_start(%s, replay_hash(%s))", run, run)
+    enter_adapter(db, "tuned", SCRIPTED_GENERATOR, {ana.info.user: training})
     rows = rows_of(db)
     assert [table for table, found in rows.items() if not found] == []
 

@@ -136,6 +136,7 @@ class Client:
     action_measure = _method(calls.action_measure)
     model_register = _method(calls.model_register)
     adapter_register = _method(calls.adapter_register)
+    adapter_share = _method(calls.adapter_share)
     setting_get = _method(calls.setting_get)
     setting_set = _method(calls.setting_set)
     setting_undo = _method(calls.setting_undo)

@@ -339,3 +339,14 @@ class TrainedAdapter:
     base: str
     active: bool
     forgotten: bool
+    withdrawn: bool
+
+
+@dataclass(frozen=True)
+class TrainingDetail:
+    """What a training came to, and the figures that decided."""
+
+    verdict: str
+    active: bool
+    base_figures: dict[str, Any]
+    adapter_figures: dict[str, Any]

@@ -87,8 +87,13 @@ def gather(
 
 def fallback(db: Database, model: str) -> str | None:
     """Name the model that is asked where this one is not sure, if there is one that the caller may use."""
-    rows = db.rows("select fallback from mindful.model where name = $1", ("text",), (model,))
-    return rows[0]["fallback"] if rows else None
+    rows = db.rows(
+        """select f.name from mindful.model m, mindful._model_find('generator', m.fallback) f
+           where m.name = $1 and m.fallback is not null""",
+        ("text",),
+        (model,),
+    )
+    return rows[0]["name"] if rows else None
 
 
 def chain(first: str, second: str) -> str:

@@ -48,6 +48,7 @@ def adapter_register(
     scale: float | None,
     options: str | None,
     granted_to: Sequence[str] | None,
+    trained_on: str | None,
 ) -> str:
     """Check an adapter by loading it with its base once, and enter it as a generator of its own."""
     if name is None or base is None or source is None or scale is None:
@@ -55,6 +56,13 @@ def adapter_register(
     if not -_STRONGEST <= scale <= _STRONGEST:
         raise InvalidParameterError(
             f"scale is {scale}", f"It must be between {-_STRONGEST} and {_STRONGEST}; 1 is as it was trained."
+        )
+    trainings = _trainings(trained_on)
+    if bool(trainings) == (granted_to is not None):
+        raise InvalidParameterError(
+            f"{'both' if trainings else 'neither'} granted_to and trained_on are given",
+            "Use trained_on => '{\"TENANT\": TRAINING}' for an adapter that was trained on tenants' texts, else "
+            "granted_to => '{mindful_user}' for all users.",
         )
     _check_free(db, name)
     model = runtime.find(db, "generator", base)
@@ -66,14 +74,23 @@ def adapter_register(
 
     settings = _settings(options) | {"scale": round(scale, 6)}  # a real has no more digits
     facts = inspect_adapter(model, source, settings, db)
-    _insert(db, (name, "generator", model.provider, source, json.dumps(settings)), granted_to, facts, base)
+    identity = (name, "generator", model.provider, source, json.dumps(settings))
+    _insert(db, identity, granted_to or (), facts, base, len(trainings))
+    db.rows(
+        """insert into mindful.model_tenant (tenant, model, training_id)
+           select t.key, $1, t.value::bigint from pg_catalog.jsonb_each_text($2) t""",
+        ("text", "jsonb"),
+        (name, json.dumps(trainings)),
+    )
     return name
 
 
 @sql_function
 def model_unload(db: Database, name: str | None) -> int:
-    """Give back the memory of one model, or of all, in this backend."""
-    return runtime.unload(name)
+    """Give back the memory of one model, or of all, in this backend; count those that serve the caller."""
+    serving = runtime.serving(db)
+    runtime.unload(name)
+    return sum(held.spec.name in (name or held.spec.name,) for held in serving)
 
 
 def _check_free(db: Database, name: str) -> None:
@@ -92,15 +109,28 @@ def _check_free(db: Database, name: str) -> None:
 
 
 def _settings(options: str | None) -> dict[str, Any]:
+    return _object("options", options, '{"context_length": 2048}')
+
+
+def _trainings(trained_on: str | None) -> dict[str, int]:
+    trainings = _object("trained_on", trained_on, '{"ana": 3}')
+    for tenant, training in trainings.items():
+        if not tenant or type(training) is not int:
+            raise InvalidParameterError(
+                f"trained_on has {json.dumps(training)} for tenant {json.dumps(tenant)}",
+                "Give each tenant the id of its training.",
+            )
+    return trainings
+
+
+def _object(name: str, value: str | None, example: str) -> dict[str, Any]:
     try:
-        settings = json.loads(options or "{}")
+        found = json.loads(value or "{}")
     except RecursionError:
-        settings = None
-    if not isinstance(settings, dict):
-        raise InvalidParameterError(
-            "options is no JSON object", 'Give an object, such as {"context_length": 2048}.'
-        )
-    return settings
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidParameterError(f"{name} is not a JSON object", f"Give an object, such as {example}.")
+    return found
 
 
 def _insert(
@@ -109,13 +139,25 @@ def _insert(
     granted_to: Sequence[str] | None,
     facts: ModelFacts,
     base: str | None = None,
+    trained_on: int = 0,
 ) -> None:
+    private = db.rows(
+        "select name from mindful.model where sha256 = $1 and trained_on > 0", ("text",), (facts.sha256,)
+    )
+    if private:
+        raise DuplicateObjectError(
+            f'the file is that of the adapter "{private[0]["name"]}", which was trained on tenants\' texts',
+            "Use mindful.adapter_share to have it serve others.",
+        )
     db.rows(
         """insert into mindful.model (name, kind, provider, source, options, granted_to,
-                                      sha256, context_length, dims, licence, base, is_default)
-           select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-               not exists (select from mindful.model m where m.kind = $2 and m.is_default)""",
-        ("text", "text", "text", "text", "jsonb", "text[]", "text", "integer", "integer", "text", "text"),
+                                      sha256, context_length, dims, licence, base, trained_on, is_default)
+           select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+               $12 = 0 and not exists (select from mindful.model m where m.kind = $2 and m.is_default)""",
+        (
+            *("text", "text", "text", "text", "jsonb", "text[]"),
+            *("text", "integer", "integer", "text", "text", "integer"),
+        ),
         (
             *identity,
             ["mindful_user"] if granted_to is None else list(granted_to),
@@ -124,5 +166,6 @@ def _insert(
             facts.dims,
             facts.licence,
             base,
+            trained_on,
         ),
     )

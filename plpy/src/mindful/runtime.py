@@ -29,6 +29,18 @@ def loaded() -> list[Loaded]:
     return list(_loaded.values())
 
 
+def serving(db: Database) -> list[Loaded]:
+    """List the models that this backend holds and that serve the current tenant."""
+    if not _loaded or not db.one("select pg_catalog.has_table_privilege('mindful.model', 'select') as may")["may"]:
+        return []
+    rows = db.rows(
+        """select m.name from mindful.model m
+           where mindful._model_serves(m.name, m.granted_to, m.trained_on, m.withdrawn_at)"""
+    )
+    names = {row["name"] for row in rows}
+    return [held for held in loaded() if held.spec.name in names]
+
+
 def generator(db: Database, name: str | None) -> tuple[ModelSpec, Generator]:
     """Return the named generator, or the default one, loading it at its first use."""
     spec = find(db, "generator", name)
@@ -63,6 +75,11 @@ def find(db: Database, kind: str, name: str | None) -> ModelSpec:
         raise NotReadyError(
             f"there is no default {kind}",
             f"Register one with mindful.model_register(name, '{kind}', provider, source).",
+        )
+    if db.rows("select from mindful.model where name = $1 and withdrawn_at is not null", ("text",), (name,)):
+        raise NotReadyError(
+            f'adapter "{name}" was withdrawn: a text that it was trained on was forgotten',
+            "Train an adapter anew, or use its base.",
         )
     raise UndefinedObjectError(
         f'there is no {kind} "{name}"', "The models that you may use are listed in mindful.model."

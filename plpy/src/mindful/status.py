@@ -31,7 +31,7 @@ def mindful_status(db: Database) -> dict[str, Any]:
             "load_ms": round(held.load_ms, 1),
             "private_bytes": held.private_bytes,
         }
-        for held in runtime.loaded()
+        for held in runtime.serving(db)
     ]
     return dict(versions) | {
         "package_version": __version__,

@@ -32,19 +32,32 @@ def adapter_register(
     scale: float = DEFAULT,
     options: Json = DEFAULT,
     granted_to: Sequence[str] = DEFAULT,
+    trained_on: Json = DEFAULT,
 ) -> Call[str]:
     """Check a LoRA adapter's file, which lies on the server, and enter it as a generator. For administrators.
 
-    Raises InvalidInputError, AlreadyExistsError, NotFoundError (no such base or file).
+    Give granted_to, roles, or trained_on, an object of the tenants whose texts it was trained on and their
+    trainings: it serves these tenants alone.
+
+    Raises InvalidInputError, AlreadyExistsError, NotFoundError (no such base or file), NotReadyError (a text that
+    it was trained on was forgotten).
     """
     return scalar("adapter_register", locals())
 
 
-def model_default_set(name: str, *, force: bool = DEFAULT) -> Call[None]:
-    """Make a model the default of its kind. For administrators.
+def adapter_share(adapter: str, granted_to: Sequence[str]) -> Call[list[str]]:
+    """Offer a trained adapter to roles, and return the tenants whose texts it was trained on. For administrators.
 
-    Raises NotFoundError, NotReadyError (an embedder that has not embedded what is there: force makes it the
-    default all the same).
+    Raises NotFoundError, NotReadyError (a tenant does not consent).
+    """
+    return scalar("adapter_share", locals())
+
+
+def model_default_set(name: str, *, force: bool = DEFAULT, scope: str = DEFAULT) -> Call[None]:
+    """Make a model the default of its kind for all (scope global, for administrators) or for the user.
+
+    Raises InvalidInputError, NotAllowedError, NotFoundError, NotReadyError (an embedder that has not embedded what
+    is there: force makes it the default all the same; an adapter whose tenants do not consent).
     """
     return scalar("model_default_set", locals(), convert=nothing)
 

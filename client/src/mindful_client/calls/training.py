@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mindful_client.calls.statement import DEFAULT, Call, Json, nothing, row, rows, scalar, scalars
-from mindful_client.types import ReplayDetail, TrainedAdapter
+from mindful_client.types import ReplayDetail, TrainedAdapter, TrainingDetail
 
 
 def replay_run(model: str, *, filter: Json = DEFAULT) -> Call[ReplayDetail]:
@@ -73,12 +73,12 @@ def training_start(run: int, dataset_sha256: str, *, parameters: Json = DEFAULT)
     return scalar("training_start", locals())
 
 
-def training_finish(id: int, adapter: str, base_figures: Json, adapter_figures: Json) -> Call[str]:
-    """Enter what an adapter gained and lost, make it active if that is good enough, and return the verdict.
+def training_finish(id: int, adapter: str) -> Call[TrainingDetail]:
+    """Measure the base and the adapter, make the adapter the user's default if it is better, and return both.
 
-    Raises InvalidInputError, NotFoundError.
+    Raises NotFoundError, NotReadyError (the pairs have changed since they were exported), QueryCancelledError.
     """
-    return scalar("training_finish", locals())
+    return row("training_finish", locals(), TrainingDetail)
 
 
 def training_fail(id: int, error: str) -> Call[None]:
@@ -90,15 +90,15 @@ def training_fail(id: int, error: str) -> Call[None]:
 
 
 def adapter_activate(adapter: str) -> Call[None]:
-    """Make a trained adapter the default generator in its base's place. For administrators.
+    """Make an adapter that the user has trained the user's default generator.
 
-    Raises NotFoundError.
+    Raises NotFoundError, NotReadyError (the adapter was withdrawn).
     """
     return scalar("adapter_activate", locals(), convert=nothing)
 
 
 def adapter_rollback(base: str) -> Call[str]:
-    """Take a base's active adapter back, and return its name. For administrators.
+    """Make a base the user's default generator again, and return the name of the adapter that was.
 
     Raises NotFoundError.
     """

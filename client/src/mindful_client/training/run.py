@@ -39,7 +39,7 @@ class Training:
         torch.set_num_threads(threads)
 
     def run(self, name: str | None, report: Callable[[str], None]) -> dict[str, Any]:
-        """Train, register, measure, and return the figures and the verdict."""
+        """Train, register, have the server measure, and return the figures and the verdict."""
         told = self._dataset.manifest
         try:
             self._check_base()
@@ -73,12 +73,10 @@ class Training:
             )
         path = (self._output / f"{name}.gguf").absolute()
         adapter.write(path, trainer.matrices(), self._parameters.alpha, trainer.config)
-        self._client.adapter_register(name, told["model"], str(path))
-        report("measuring the base")
-        base = self._client.training_evaluate(told["run"], model=told["model"])
-        report("measuring the adapter")
-        tuned = self._client.training_evaluate(told["run"], model=name)
-        verdict = self._client.training_finish(identity, name, base, tuned)
+        trained_on = {self._client.mindful_status().tenant: identity}
+        self._client.adapter_register(name, told["model"], str(path), trained_on=trained_on)
+        report("measuring the base and the adapter")
+        done = self._client.training_finish(identity, name)
         self._state.unlink(missing_ok=True)
         self._checkpoint(identity).unlink(missing_ok=True)
         return {
@@ -86,9 +84,9 @@ class Training:
             "adapter": name,
             "file": str(path),
             "loss": round(loss, 4),
-            "base": base,
-            "tuned": tuned,
-            "verdict": verdict,
+            "base": done.base_figures,
+            "tuned": done.adapter_figures,
+            "verdict": done.verdict,
         }
 
     @property
