@@ -53,7 +53,6 @@ comment on function _setting_of(text, text) is 'A tenant''s value of a setting o
 
 create function _model_consents(model text) returns table (tenant text, consents boolean)
 language sql stable parallel safe security definer
-set search_path = pg_catalog, mindful, pg_temp
 begin atomic
     select t.tenant, 'true' = all (array[mindful._setting_of(t.tenant, 'training_consent'), mindful._setting_of(t.tenant, 'training_share')])
     from mindful.model_tenant t
@@ -65,7 +64,6 @@ comment on function _model_consents(text) is
 
 create function _model_consented(model text) returns boolean
 language sql stable parallel safe security definer
-set search_path = pg_catalog, mindful, pg_temp
 begin atomic
     select coalesce(pg_catalog.bool_and(c.consents), false) from mindful._model_consents(model) c;
 end;
@@ -105,7 +103,6 @@ create policy use on model for select using (mindful._model_serves(name, granted
 
 create function _default_base(kind text) returns text
 language sql stable parallel safe security definer
-set search_path = pg_catalog, mindful, pg_temp
 begin atomic
     select m.base from mindful.model m where m.kind = _default_base.kind and m.is_default;
 end;

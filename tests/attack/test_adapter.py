@@ -113,7 +113,11 @@ def test_a_default_for_all_needs_the_consent_of_every_tenant_in_it(
     tell(bob)
     bob_training = train_stand_in(bob, db, "bobs", SCRIPTED_GENERATOR)
     both = enter_adapter(
-        db, "both", SCRIPTED_GENERATOR, {ana.info.user: training, bob.info.user: bob_training}, default="Both."
+        db,
+        "both",
+        SCRIPTED_GENERATOR,
+        {ana.info.user: training, bob.info.user: bob_training},
+        default="Both.",
     )
     names = sorted((ana.info.user, bob.info.user))
     ana.execute(SHARE)
@@ -196,9 +200,7 @@ def test_invented_figures_make_no_adapter_active(
     """Enters invented figures of an adapter that is no better than its base."""
     figures = {"held_out_f1": 1, "general_accuracy": 1}
     with fails("42883", hint=None):
-        ana.execute(
-            "select training_finish(%s, 'tuned', %s, %s)", (training, Jsonb({}), Jsonb(figures))
-        )
+        ana.execute("select training_finish(%s, 'tuned', %s, %s)", (training, Jsonb({}), Jsonb(figures)))
     ana.execute("update training set adapter_figures = %s, base_figures = '{}'", (Jsonb(figures),))
     assert one(ana, "select active from training_finish(%s, 'tuned')", training) is False
     assert one(ana, "select (adapter_figures ->> 'held_out_f1')::numeric < 1 from training") is True
@@ -235,7 +237,7 @@ def test_the_adapters_file_is_not_registered_anew(
     training: int, admin: psycopg.Connection, db: psycopg.Connection
 ) -> None:
     """Registers a private adapter's file again under another name, to have it serve all."""
-    db.execute("update model set sha256 = (select sha256 from model where name = %s) where name = 'tuned'", (GENERATOR,))
-    source = one(db, "select source from model where name = %s", GENERATOR)
+    source, sha256 = one(db, "select source, sha256 from model where name = %s", GENERATOR)
+    db.execute("update model set sha256 = %s where name = 'tuned'", (sha256,))
     with fails("42710", hint="adapter_share"):
         admin.execute("select model_register('again', 'generator', 'llama_cpp', %s)", (source,))

@@ -172,7 +172,7 @@ def train(db: psycopg.Connection, dsn: str, python: str, epochs: int) -> None:
                 (answer,) = first(db, "select llm_generate(%s, %s, max_tokens => 40)", asked, model)
                 print(f"- {model}: {asked!r} -> {answer!r}")
         if figures["verdict"].startswith("active"):
-            default = "select name from model where kind = 'generator' and is_default"
+            default = "select name from _model_find('generator', null)"
             (active,), (rolled,) = first(db, default), first(db, "select adapter_rollback(%s)", GENERATOR)
             print(f"default, rolled back, default  {active}, {rolled}, {first(db, default)[0]}")
 

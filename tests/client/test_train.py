@@ -115,7 +115,7 @@ def test_an_adapter_is_trained_measured_and_taken_back(
     asked = "select llm_generate('What is something that Tom likes?', model => %s, max_tokens => 8)"
     base, tuned = (ana.execute(asked.encode(), (model,)).fetchone() for model in (MODEL, "tuned"))
     assert base != tuned
-    default = "select name from model where kind = 'generator' and is_default"
+    default = "select name from _model_find('generator', null)"
     before = ana.execute(default).fetchone()
     if done["verdict"].startswith("kept aside"):
         assert before != ("tuned",)

@@ -10,7 +10,9 @@ from support.training import enter_adapter
 
 NAMES = ["Ana", "Bob", "Eve", "Tom", "Zoe", "Kim", "Max", "Ida", "Leo", "Amy"]
 THINGS = ["tea", "jam", "rum", "ham", "pie", "fig", "oat", "rye", "soy", "gin"]
-LEARNED = [[f"that {name} likes", f"{name} likes {thing}."] for name, thing in zip(NAMES, THINGS, strict=True)]
+LEARNED = [
+    [f"that {name} likes", f"{name} likes {thing}."] for name, thing in zip(NAMES, THINGS, strict=True)
+]
 CAPITAL = ["capital of France", "The capital of France is Paris."]
 
 
@@ -52,7 +54,9 @@ def start(trainer: psycopg.Connection, run: int) -> int:
     return int(one(trainer, "select training_start(%s, %s)", run, digest))
 
 
-def enter(db: psycopg.Connection, trainer: psycopg.Connection, training: int, replies: list[list[str]]) -> str:
+def enter(
+    db: psycopg.Connection, trainer: psycopg.Connection, training: int, replies: list[list[str]]
+) -> str:
     trained_on = {trainer.info.user: training}
     return enter_adapter(db, "tuned", SCRIPTED_GENERATOR, trained_on, replies=replies)
 
@@ -144,7 +148,7 @@ def test_a_tenant_of_an_application_trains_for_itself_alone(
     )
     assert finish(application, training).startswith("active")
     assert one(application, "select llm_generate('What is something that Kim likes?')") == "Kim likes fig."
-    loaded = "select s.models @> '[{\"name\": \"tuned\"}]' from mindful_status() s"
+    loaded = 'select s.models @> \'[{"name": "tuned"}]\' from mindful_status() s'
     assert one(application, loaded) is True
     application.execute("set mindful.tenant = 'customer-2'")
     assert default(application) == GENERATOR

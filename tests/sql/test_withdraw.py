@@ -38,7 +38,9 @@ def test_the_receipt_names_the_adapters_and_their_files(
     message = trained_message(user)
     listed = "select adapter, active, forgotten, withdrawn from adapters_trained_on(%s)"
     assert user.execute(listed, (message,)).fetchall() == [("tuned", True, False, False)]
-    dry = "select action, rows from memory_forget(array[%s::bigint], dry_run => true) where relation = 'model'"
+    dry = (
+        "select action, rows from memory_forget(array[%s::bigint], dry_run => true) where relation = 'model'"
+    )
     assert user.execute(dry.encode(), (message,)).fetchall() == [("withdrawn", 1)]
     assert one(user, "select llm_generate('Hi')") == "I am tuned."
     forget = "select action, rows from memory_forget(array[%s::bigint]) where relation = 'model'"
@@ -81,7 +83,7 @@ def test_a_withdrawn_adapter_serves_no_more(
 )
 def test_every_deletion_withdraws(deletion: str, training: int, user: psycopg.Connection) -> None:
     user.execute("select memory_insert('Nothing was trained on this.')")
-    user.execute("select memory_forget(filter => '{\"content\": \"Nothing was trained\"}')")
+    user.execute('select memory_forget(filter => \'{"content": "Nothing was trained"}\')')
     assert one(user, WITHDRAWN) is False
     user.execute(deletion.encode(), (trained_message(user),))
     assert one(user, WITHDRAWN) is True
@@ -164,7 +166,7 @@ def test_forgetting_while_the_adapter_is_registered_withdraws_it(
         ("", "22023"),
         ("granted_to => '{mindful_user}', trained_on => '{\"ana\": 1}'", "22023"),
         ("trained_on => '[1]'", "22023"),
-        ("trained_on => '{\"ana\": \"1\"}'", "22023"),
+        ('trained_on => \'{"ana": "1"}\'', "22023"),
         ("trained_on => '{\"\": 1}'", "22023"),
         ("trained_on => '{\"ana\": null}'", "22023"),
         ("trained_on => '{\"ana\": true}'", "22023"),

@@ -46,7 +46,9 @@ def train_stand_in(user: psycopg.Connection, db: psycopg.Connection, name: str, 
     """Replay what was told, start a training, and have a stand-in for its adapter registered; return its id."""
     user.execute("select memory_consolidate()")
     user.execute("select replay_run(%s, %s)", (base, Jsonb({"level": "information"})))
-    user.execute("select training_start(max(id), replay_hash(max(id))) from consolidation where type = 'replay'")
+    user.execute(
+        "select training_start(max(id), replay_hash(max(id))) from consolidation where type = 'replay'"
+    )
     tenant, training = user.execute("select tenant, max(id) from training group by 1").fetchone() or ("", 0)
     enter_adapter(db, name, base, {tenant: training}, default=f"I am {name}.")
     return int(training)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from mindful import providers, runtime
@@ -75,7 +75,7 @@ def adapter_register(
     settings = _settings(options) | {"scale": round(scale, 6)}  # a real has no more digits
     facts = inspect_adapter(model, source, settings, db)
     identity = (name, "generator", model.provider, source, json.dumps(settings))
-    _insert(db, identity, granted_to or (), facts, base, len(trainings))
+    _insert(db, identity, granted_to or (), facts, base, trainings)
     db.rows(
         """insert into mindful.model_tenant (tenant, model, training_id)
            select t.key, $1, t.value::bigint from pg_catalog.jsonb_each_text($2) t""",
@@ -139,15 +139,22 @@ def _insert(
     granted_to: Sequence[str] | None,
     facts: ModelFacts,
     base: str | None = None,
-    trained_on: int = 0,
+    trained_on: Collection[str] = (),
 ) -> None:
+    # A repeated training gives the same file; any other name would give the weights another audience.
     private = db.rows(
-        "select name from mindful.model where sha256 = $1 and trained_on > 0", ("text",), (facts.sha256,)
+        """select m.name from mindful.model m join mindful.model_tenant t on t.model = m.name
+           where m.sha256 = $1 and m.trained_on > 0
+           group by m.name having pg_catalog.bool_or(m.withdrawn_at is not null)
+               or pg_catalog.array_agg(t.tenant order by t.tenant collate "C") <> $2""",
+        ("text", "text[]"),
+        (facts.sha256, sorted(trained_on)),
     )
     if private:
         raise DuplicateObjectError(
-            f'the file is that of the adapter "{private[0]["name"]}", which was trained on tenants\' texts',
-            "Use mindful.adapter_share to have it serve others.",
+            f'the file is that of the adapter "{private[0]["name"]}", which was trained on other tenants\' texts'
+            " or withdrawn",
+            "Use mindful.adapter_share to have an adapter serve others.",
         )
     db.rows(
         """insert into mindful.model (name, kind, provider, source, options, granted_to,
@@ -166,6 +173,6 @@ def _insert(
             facts.dims,
             facts.licence,
             base,
-            trained_on,
+            len(trained_on),
         ),
     )

@@ -31,7 +31,10 @@ def loaded() -> list[Loaded]:
 
 def serving(db: Database) -> list[Loaded]:
     """List the models that this backend holds and that serve the current tenant."""
-    if not _loaded or not db.one("select pg_catalog.has_table_privilege('mindful.model', 'select') as may")["may"]:
+    if (
+        not _loaded
+        or not db.one("select pg_catalog.has_table_privilege('mindful.model', 'select') as may")["may"]
+    ):
         return []
     rows = db.rows(
         """select m.name from mindful.model m
