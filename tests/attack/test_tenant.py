@@ -316,7 +316,7 @@ def test_an_administrator_asks_for_unreadable_files(admin: psycopg.Connection) -
     ):
         for call, arguments in (
             ("model_register('q', 'generator', 'llama_cpp', %s)", (source,)),
-            ("adapter_register('q', 'smollm2-135m-instruct', %s)", (source,)),
+            ("adapter_register('q', 'smollm2-135m-instruct', %s, granted_to => '{}')", (source,)),
         ):
             with pytest.raises(psycopg.Error) as caught:
                 admin.execute(f"select mindful.{call}", arguments)

@@ -90,9 +90,9 @@ def test_every_deletion_withdraws(deletion: str, training: int, user: psycopg.Co
 
 
 def test_retention_withdraws(training: int, user: psycopg.Connection, admin: psycopg.Connection) -> None:
-    user.execute("set row_security = on")
     user.execute("update memory set created_at = now() - interval '3 days'")
-    admin.execute("select setting_set('retention_message_days', '1', 'global'), retention_run_all()")
+    user.execute("select setting_set('retention_message_days', '1')")
+    admin.execute("select retention_run_all()")
     assert one(user, WITHDRAWN) is True
     assert one(user, "select adapters -> 0 ->> 'adapter' from forget_receipt") == "tuned"
 
