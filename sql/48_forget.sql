@@ -93,6 +93,44 @@ end;
 comment on function _forget_paths() is
 'Which rows are deleted or changed with memories ($2, of the tenant $1) and sessions ($3), and with answers that are forgotten, not pruned ($4), as conditions on a row t; and, where a foreign key leads there, over how many tables and by which column.';
 
+create function _forget_replicated() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    ids bigint[] := '{}';
+    sessions uuid[] := '{}';
+    reached record;
+begin
+    if tg_table_name = 'memory' then
+        ids := array[old.id];
+        delete from mindful.memory_term t
+        using mindful._terms(old.content) d
+        where t.tenant = old.tenant and t.lexeme = d.lexeme and t.id = old.id;
+    else
+        sessions := array[old.session_id];
+    end if;
+    for reached in
+        select format(case p.action when 'deleted' then 'delete from mindful.%1$I t where t.tenant = $1 and %2$s'
+            else 'update mindful.%1$I t set %3$I = null where t.tenant = $1 and %2$s' end,
+            p.relation, p.condition, p.column_name) as statement
+        from mindful._forget_paths() p
+        where (p.depth > 1 or p.relation = 'training_sample')
+            and p.condition like case tg_table_name when 'memory' then '%$2%' else '%$3%' end
+        order by p.depth desc, p.action
+    loop
+        execute reached.statement using old.tenant, ids, sessions, true;
+    end loop;
+    return old;
+end
+$$;
+comment on function _forget_replicated() is
+'Deletes on a subscriber what foreign keys would delete with a memory or session: a subscription''s worker fires neither them nor triggers by statement, and vectors, queue and posting rows that were computed there would stay.';
+create trigger forget_replicated before delete on memory for each row execute function _forget_replicated();
+create trigger forget_replicated before delete on session for each row execute function _forget_replicated();
+alter table memory enable replica trigger forget_replicated;
+alter table session enable replica trigger forget_replicated;
+
 create type forget_count as (receipt_id bigint, relation text, action text, rows bigint);
 comment on type forget_count is 'How many rows of a table were deleted, changed, kept, or mention what was forgotten.';
 

@@ -165,8 +165,9 @@ log_filename = 'postgresql-%a.log'
 log_rotation_age = 1d
 log_truncate_on_rotation = on
 END
-    # Nothing that tests write has to outlive the machine.
-    [ "${MINDFUL_DURABLE:-on}" = on ] || printf '%s = off\n' fsync synchronous_commit full_page_writes
+    # Nothing that tests write has to outlive the machine; some of them replicate.
+    [ "${MINDFUL_DURABLE:-on}" = on ] ||
+        printf '%s\n' 'fsync = off' 'synchronous_commit = off' 'full_page_writes = off' 'wal_level = logical'
     if listens_beyond_loopback; then
         cat <<END
 ssl = on

@@ -153,7 +153,9 @@ def test_a_million_of_one_tenant_keeps_nobody_waiting(
     queueing: None, ana: psycopg.Connection, bob: psycopg.Connection, admin: psycopg.Connection
 ) -> None:
     remember_all(ana, *(f"note {number}" for number in range(500)))
-    ana.execute("update embedding_job set run_after = '-infinity', enqueued_at = '-infinity'")
+    ana.execute(
+        "update embedding_job set run_after = '0001-01-02 00:00+00', enqueued_at = '0001-01-02 00:00+00'"
+    )
     remember_all(bob, "one", "two", "three")
     run(admin, "max_jobs => 64, max_seconds => 0")
     assert embedded(bob) == ["one", "two", "three"]
@@ -205,7 +207,7 @@ def test_nobody_enqueues_for_others(
     ):
         with fails(sqlstate, hint=None):
             bob.execute(insert, (tenant, target, model))
-    assert bob.execute("update embedding_job set run_after = 'infinity'").rowcount == 1
+    assert bob.execute("update embedding_job set run_after = '9999-12-30'").rowcount == 1
     assert bob.execute("delete from embedding_job").rowcount == 1
     assert (queued(ana), queued(bob)) == (1, 0)
     for function in (
