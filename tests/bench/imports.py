@@ -16,17 +16,7 @@ from support.markers import put
 
 IMPORTED = {
     "numpy": ("numpy",),
-    "scipy.special (bounds of thresholds)": ("scipy.special",),
-    "sklearn.linear_model (weights)": ("sklearn.linear_model",),
-    "sklearn.isotonic (knots)": ("sklearn.isotonic",),
-    "all that calibrate imports": (
-        "mindful.fit",
-        "mindful.threshold",
-        "sklearn.linear_model",
-        "sklearn.isotonic",
-        "sklearn.model_selection",
-        "scipy.special",
-    ),
+    "all that calibrate imports": ("mindful.fit", "mindful.threshold"),
     "all that applying a calibrator imports": ("mindful.calibrator",),
 }
 MEASURE = """

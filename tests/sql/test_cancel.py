@@ -1,13 +1,17 @@
 """Whoever asks a backend to stop is heard, wherever the model is at work."""
 
+import contextlib
+import statistics
 import threading
 import time
+from random import Random
 from typing import LiteralString
 
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import Connect
+from sql.test_calibration import label
+from support import SCRIPTED_GENERATOR, Connect
 from support.slots import taken
 from support.work import AT_WORK
 
@@ -147,3 +151,18 @@ def cancel_second(db: psycopg.Connection, pid: int, asked: list[float]) -> None:
     time.sleep(0.3)
     asked.append(time.perf_counter())
     db.execute("select pg_cancel_backend(%s)", (pid,))
+
+
+def test_calibrate_hears_a_cancel_whatever_it_does(ana: psycopg.Connection, connect: Connect) -> None:
+    label(ana, 1500)
+    random, delays = Random(1), []
+    for _ in range(20):
+        fresh, wait_ms = connect("ana"), random.randint(20, 900)
+        fresh.execute(f"set statement_timeout = {wait_ms}".encode())
+        started = time.perf_counter()
+        with contextlib.suppress(psycopg.errors.QueryCanceled):
+            fresh.execute("select calibrate(%s, 0.2)", (SCRIPTED_GENERATOR,))
+        delays.append(time.perf_counter() - started - wait_ms / 1000)
+        fresh.close()
+    assert statistics.median(delays) < 0.1
+    assert max(delays) < 1  # the first import of numpy, on a machine that is shared

@@ -26,7 +26,7 @@ def test_applying_a_calibrator_imports_no_library(connect: Connect, db: psycopg.
     db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))  # llama.cpp's binding brings numpy
     label(db, 300)
     db.execute("select calibrate(%s, 0.2)", (SCRIPTED_GENERATOR,))
-    assert imported(db) == {"numpy", "scipy", "sklearn"}
+    assert imported(db) == {"numpy"}
     fresh = connect()
     fresh.execute("select llm_chat('Hi', model => %s, memories => 0)", (SCRIPTED_GENERATOR,))
     decided = fresh.execute("select calibrator_id from decision order by id desc limit 1").fetchone()

@@ -1,6 +1,7 @@
 """Generate, stream, embed and count with the real models."""
 
 import itertools
+import re
 
 import psycopg
 import pytest
@@ -189,3 +190,20 @@ def test_tokens_are_counted(ana: psycopg.Connection) -> None:
     assert one(ana, "select llm_token_count('hello world')") == 2
     with fails("54000"):
         ana.execute("select llm_token_count(repeat('x', 10000000))")
+
+
+@pytest.mark.parametrize("call", ["llm_stream", "llm_chat_stream"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("' '", r"mindful: (prompt|message) is empty"),
+        ("'Hi', max_tokens => 0", "mindful: max_tokens is 0"),
+        ("'Hi', model => 'nobody'", "mindful: .*nobody"),
+    ],
+)
+def test_an_error_of_a_stream_is_its_message(
+    ana: psycopg.Connection, call: str, arguments: str, message: str
+) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        ana.execute(f"select {call}({arguments})".encode())
+    assert re.match(message, caught.value.diag.message_primary or "")

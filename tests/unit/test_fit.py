@@ -1,5 +1,7 @@
 """Calibrators learn from labels, and their figures are what they are said to be."""
 
+import time
+
 import numpy as np
 import pytest
 from mindful import fit, metric
@@ -148,3 +150,60 @@ def test_signals_that_are_all_alike_leave_the_base_rate() -> None:
     assert calibrator.features == []
     assert calibrator.probability({"logprob_sum": -1.0}) == pytest.approx(prior(10, 40))
     assert fit.out_of_fold(answers, ["logprob_sum"]) == pytest.approx(np.full(40, 0.25), abs=0.03)
+
+
+def test_weights_are_scikit_learns() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    for seed, count, rare in ((0, 400, 1.0), (1, 60, 1.0), (2, 3000, 0.02)):
+        random = np.random.default_rng(seed)
+        values = random.normal(size=(count, 12))
+        values[:, 11] = values[:, 0] + 0.01 * values[:, 11]  # signals are much alike
+        right = random.random(count) < rare / (1 + np.exp(-3 * values[:, 0]))
+        mass = random.uniform(0.5, 20, count)
+        model = LogisticRegression(C=fit._STRENGTH, tol=1e-10, max_iter=100_000)
+        model.fit(values, right, sample_weight=mass)
+        weights, intercept = fit.logistic(values, right, mass)
+        assert weights == pytest.approx(model.coef_[0], abs=1e-4)
+        assert intercept == pytest.approx(model.intercept_[0], abs=1e-4)
+
+
+def test_separable_labels_have_weights_too() -> None:
+    values = np.linspace(-1, 1, 50)[:, None] * 1e3
+    weights, intercept = fit.logistic(values, values[:, 0] > 0, np.ones(50))
+    assert np.isfinite([*weights, intercept]).all()
+
+
+def test_knots_are_scikit_learns() -> None:
+    from sklearn.isotonic import IsotonicRegression
+
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        scores = np.round(random.normal(size=800), 2)  # with ties
+        right = random.random(800) < 1 / (1 + np.exp(-scores))
+        mass = random.uniform(0.5, 20, 800)
+        model = IsotonicRegression(y_min=1e-3, y_max=1 - 1e-3, out_of_bounds="clip")
+        model.fit(scores, right, sample_weight=mass)
+        xs, ys = fit.isotonic(scores, right, mass)
+        at = np.linspace(-4, 4, 500)
+        assert np.interp(at, xs, ys) == pytest.approx(model.predict(at), abs=1e-9)
+        assert len(xs) == len(model.X_thresholds_)
+
+
+@pytest.mark.parametrize("groups", [None, 40])
+def test_folds_have_as_many_right_ones_and_all_answers_once(groups: int | None) -> None:
+    found = answers(403, groups=groups)
+    told = [part for _, part in fit.folds(found, seed=1)]
+    assert sorted(np.concatenate(told).tolist()) == list(range(403))
+    rights = [int(found.right[part].sum()) for part in told]
+    assert max(rights) - min(rights) <= (1 if groups is None else 12)
+    assert max(map(len, told)) - min(map(len, told)) <= (2 if groups is None else 12)
+    assert not np.array_equal(told[0], fit.folds(found, seed=2)[0][1])
+
+
+def test_a_cancel_is_heard_amid_a_fit() -> None:
+    found = answers(1500)
+    looks = []
+    fit.fit(found, NAMES, lambda: looks.append(time.process_time()))
+    fit.validated(found, NAMES, 1, lambda: looks.append(time.process_time()))
+    assert np.diff(looks).max() < 0.2

@@ -35,11 +35,11 @@ class Patient:
     """Nobody cancels; how long a step took is kept."""
 
     def __init__(self) -> None:
-        self.longest, self._last = 0.0, time.monotonic()
+        self.longest, self._last = 0.0, time.process_time()
 
     def check(self) -> None:
-        """Measure the time since the last look."""
-        self._last, before = time.monotonic(), self._last
+        """Measure the processor's time since the last look: other processes share the machine."""
+        self._last, before = time.process_time(), self._last
         self.longest = max(self.longest, self._last - before)
 
     def pending(self) -> bool:
@@ -140,7 +140,7 @@ def test_no_grammar_takes_long_between_two_looks(grammar: str, text: str) -> Non
             patient.check()
             made.accept(byte)
             patient.check()
-    assert patient.longest < 0.5  # 0.1 on a processor that is not shared
+    assert patient.longest < 0.5  # 0.1 on a processor with no other work
 
 
 def test_a_grammar_that_no_text_fits_is_refused() -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from mindful.threshold import Certified, certify, control, fewest, kept, levels, spent, upper_bound
+from scipy.special import betaincinv
 from scipy.stats import binom
 
 
@@ -121,3 +122,12 @@ def test_too_few_labels_for_a_budget_over_questions() -> None:
 
 def test_all_tests_together_spend_delta() -> None:
     assert sum(spent(0.1, run) for run in range(1, 100_000)) == pytest.approx(0.1, abs=1e-5)
+
+
+@pytest.mark.parametrize("answered", [1, 2, 30, 500, 20_000])
+def test_the_bound_is_the_quantile_of_a_beta_distribution(answered: int) -> None:
+    for wrong in {0, 1, answered // 10, answered // 2, answered - 1}:
+        for delta in (0.001, 0.1, 0.5):
+            if wrong < answered:
+                exact = betaincinv(wrong + 1, answered - wrong, 1 - delta)
+                assert upper_bound(wrong, answered, delta) == pytest.approx(exact, rel=1e-6)

@@ -23,6 +23,7 @@ from mindful.slot import Turn
 
 if TYPE_CHECKING:
     from mindful.fit import Labelled
+    from mindful.metric import Check
 
 _FEWEST = 30
 """Labels that a value is chosen by, and tested on, at least."""
@@ -236,7 +237,10 @@ class _Tier(Knob):
             places = [at for at, row in enumerate(rows) if row["with_memory"] == with_memory]
             learned = [row for row in older if row["with_memory"] == with_memory]
             found = _log_likelihoods(
-                learned, None if rows is older else [rows[at] for at in places], features(value, with_memory)
+                learned,
+                None if rows is older else [rows[at] for at in places],
+                features(value, with_memory),
+                self._db.check,
             )
             for at, score in zip(places, found, strict=True):
                 scores[at] = score
@@ -248,7 +252,7 @@ _OBJECTS = ("signals", "signal_ms")
 
 
 def _log_likelihoods(
-    learned: Sequence[Row], told: Sequence[Row] | None, names: Sequence[str]
+    learned: Sequence[Row], told: Sequence[Row] | None, names: Sequence[str], check: Check
 ) -> Sequence[float]:
     """Log-probability that signals give to what was the case: of others, or of those learned from, left out in turn."""
     from mindful import fit, metric
@@ -260,9 +264,9 @@ def _log_likelihoods(
     if len(answers) < _FEWEST:
         said: Any = [prior(int(answers.right.sum()), len(answers))] * len(others)
     elif told is None:
-        said = fit.out_of_fold(answers, names)
+        said = fit.out_of_fold(answers, names, check=check)
     else:
-        said = fit.probabilities(fit.fit(answers, names), others)
+        said = fit.probabilities(fit.fit(answers, names, check), others)
     losses: Sequence[float] = metric.log_losses(others.right, said).tolist()
     return [-loss for loss in losses]
 

@@ -31,6 +31,7 @@ def _flags(*names: str) -> list[ctypes.c_int]:
 
 # Not InterruptPending, which other events set too.
 _pending = _flags("QueryCancelPending", "ProcDiePending", "TransactionTimeoutPending")
+_barrier = _flags("ProcSignalBarrierPending")
 
 # 32 random bytes of the cluster's control file, which the server shows to nobody: it feigns password checks with them.
 _server = ctypes.CDLL(None)
@@ -118,7 +119,9 @@ class Backend:
         self.rows("select")
 
     def pending(self) -> bool:
-        """Read the server's own flags."""
+        """Read the server's own flags; take part in a barrier, for which another backend may be waiting."""
+        if any(flag.value for flag in _barrier):
+            _server.ProcessProcSignalBarrier()
         return any(flag.value for flag in _pending)
 
     def commit(self) -> None:

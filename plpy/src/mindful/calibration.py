@@ -17,6 +17,7 @@ from mindful.signal import features
 
 if TYPE_CHECKING:
     from mindful.fit import Labelled
+    from mindful.metric import Check
     from mindful.threshold import Certified
 
 _KINDS = ("answers", "questions")
@@ -150,8 +151,10 @@ class _Cell:
             unseen = [row["outcome_id"] > held[0]["last_outcome"] for row in self._part(True)]
             if sum(unseen) < _FEWEST_NEW:
                 return held[0]["id"], old, json.loads(held[0]["metrics"])
-        new, metrics = fit.fit(answers, names), fit.validated(_labelled(self._rows), names)
-        adopted = not held or fit.better(fit.out_of_fold(answers, names), old, answers, unseen)
+        check = self._db.check
+        new = fit.fit(answers, names, check)
+        metrics = fit.validated(_labelled(self._rows), names, check=check)
+        adopted = not held or fit.better(fit.out_of_fold(answers, names, check=check), old, answers, unseen)
         new_id = self._store(new, metrics, held[0]["id"] if held else None, adopted)
         if adopted:
             return new_id, new, metrics
@@ -188,7 +191,7 @@ class _Cell:
         run = last["runs"] + 1
         delta = threshold.spent(promise.delta, run)
         tested = _labelled(self._part(False))
-        found = _certified(calibrator, _labelled(self._part(True)), tested, promise, delta)
+        found = _certified(calibrator, _labelled(self._part(True)), tested, promise, delta, self._db.check)
         row = {
             "calibrator_id": calibrator_id,
             "budget_kind": promise.kind,
@@ -221,16 +224,16 @@ _RESULTS = ("calibrator_id", "threshold_id", "threshold", "bound", "coverage", "
 
 
 def _certified(
-    calibrator: Calibrator, fitted: Labelled, tested: Labelled, promise: Promise, delta: float
+    calibrator: Calibrator, fitted: Labelled, tested: Labelled, promise: Promise, delta: float, check: Check
 ) -> Certified:
     from mindful import fit, threshold
 
     said = fit.probabilities(calibrator, tested)
     if promise.kind == "questions":
         return threshold.control(said, tested.right, promise.budget, tested.weights)
-    guide = fit.out_of_fold(fitted, calibrator.features)
+    guide = fit.out_of_fold(fitted, calibrator.features, check=check)
     grid = threshold.levels(guide, fitted.right, promise.budget, delta, len(tested))
-    return threshold.certify(said, tested.right, grid, promise.budget, delta, tested.weights)
+    return threshold.certify(said, tested.right, grid, promise.budget, delta, tested.weights, check)
 
 
 def _labelled(rows: Sequence[Mapping[str, Any]]) -> Labelled:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -30,12 +31,25 @@ def sql_function(function: Callable[Concatenate[Database, P], R]) -> Callable[P,
         except backend.REPORTABLE as error:
             raise backend.reported(error) from None
 
+    # PL/Python reports what an iterator raises as a detail of a message of its own. So the first item is made here,
+    # where errors are those of the call; arguments, slots and prompts are then past.
     @functools.wraps(function)
     def iterate(*args: P.args, **kwargs: P.kwargs) -> Iterator[Any]:
         from mindful import backend
 
         try:
-            yield from function(backend.database(), *args, **kwargs)  # type: ignore[misc]
+            items: Iterator[Any] = function(backend.database(), *args, **kwargs)  # type: ignore[assignment]
+            first = list(itertools.islice(items, 1))
+        except backend.REPORTABLE as error:
+            raise backend.reported(error) from None
+        return rest(first, items)
+
+    def rest(first: list[Any], items: Iterator[Any]) -> Iterator[Any]:
+        from mindful import backend
+
+        try:
+            yield from first
+            yield from items
         except backend.REPORTABLE as error:
             raise backend.reported(error) from None
 

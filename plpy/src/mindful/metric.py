@@ -12,8 +12,14 @@ from typing import Any
 import numpy as np
 
 Array = Any
+Check = Callable[[], object]
+"""Called between two steps of a long computation: raises if a cancel is pending."""
 _BINS = 10
 _RESAMPLES = 1000
+
+
+def unchecked() -> None:
+    """Let a computation go on."""
 
 
 def auroc(right: Array, probabilities: Array, weights: Array | None = None) -> float:
@@ -78,6 +84,7 @@ def interval(
     probabilities: Array,
     groups: Array | None = None,
     weights: Array | None = None,
+    check: Check = unchecked,
 ) -> tuple[float, float, float]:
     """Return a figure with the bounds of its 95% interval, by resampling answers, or groups of them."""
     random = np.random.default_rng(0)
@@ -85,6 +92,7 @@ def interval(
     members = _members(groups, len(right))
     found = []
     for _ in range(_RESAMPLES):
+        check()
         picked = random.integers(0, len(members), len(members))
         places = np.concatenate([members[at] for at in picked]) if groups is not None else picked
         found.append(measure(right[places], probabilities[places], mass[places]))

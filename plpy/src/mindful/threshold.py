@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from mindful.metric import Check, unchecked
+
 Array = Any
 
 _STEP = 0.01
 """Share of the answers that each further level lets through beside those of the one before."""
+_HALVINGS = 60
+_LOG_FACTORIAL = np.vectorize(lambda count: math.lgamma(count + 1), otypes=[float])
 _ENOUGH = 1.5
 """How many times the fewest answers that can pass a test the first level lets through."""
 
@@ -34,9 +38,16 @@ def fewest(budget: float, delta: float) -> int:
 
 def upper_bound(wrong: int, answered: int, delta: float) -> float:
     """Bound the share of wrong answers from above with confidence 1 - delta (Clopper and Pearson 1934)."""
-    from scipy.special import betaincinv
-
-    return 1.0 if wrong >= answered else float(betaincinv(wrong + 1, answered - wrong, 1 - delta))
+    if wrong >= answered:
+        return 1.0
+    counts = np.arange(wrong + 1)
+    ways = math.lgamma(answered + 1) - _LOG_FACTORIAL(counts) - _LOG_FACTORIAL(answered - counts)
+    low, high = wrong / answered, 1.0
+    for _ in range(_HALVINGS):
+        share = (low + high) / 2
+        few = np.exp(ways + counts * math.log(share) + (answered - counts) * math.log1p(-share)).sum()
+        low, high = (share, high) if few > delta else (low, share)
+    return high
 
 
 def levels(probabilities: Array, right: Array, budget: float, delta: float, tested: int) -> list[float]:
@@ -72,6 +83,7 @@ def certify(
     budget: float,
     delta: float,
     weights: Array | None = None,
+    check: Check = unchecked,
 ) -> Certified:
     """Lower the threshold along the grid for as long as the test of "more than the budget is wrong" rejects.
 
@@ -81,6 +93,7 @@ def certify(
     found = Certified(None, None, None, None, "")
     mass, luck = np.ones(len(right)) if weights is None else weights, _luck(len(right))
     for value in grid:
+        check()
         chosen = probabilities >= value
         chosen[chosen] = kept(mass[chosen], luck[chosen])
         answered, wrong = int(chosen.sum()), int((~right[chosen]).sum())
