@@ -24,16 +24,86 @@ end
 $do$;
 
 create function _tenant() returns text
-language sql stable parallel safe security invoker
-begin atomic
-    select case
-        when pg_catalog.pg_has_role(current_user, 'mindful_application', 'usage')
-            then coalesce(nullif(pg_catalog.current_setting('mindful.tenant', true), ''), current_user::text)
-        else current_user::text
-    end;
-end;
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    named text := nullif(current_setting('mindful.tenant', true), '');
+    own boolean;
+begin
+    if not pg_has_role(current_user, 'mindful_application', 'usage') then
+        named := current_user;
+    elsif named is null then
+        -- A superuser counts as a member of every role.
+        return (select r.rolname from pg_roles r where r.rolname = current_user and r.rolsuper);
+    end if;
+    own := named = current_user;
+    -- Names that begin with pg_ are kept for roles of later versions. Background work of a superuser acts for roles too.
+    if not own and (named like 'pg\_%' or to_regrole(quote_ident(named)) is not null)
+        and not (select r.rolsuper from pg_roles r where r.rolname = current_user)
+    then
+        perform mindful._raise('42501', format('mindful.tenant is %L, the name of another role', named),
+            'Give tenants names that no role has, such as customer-7.');
+    elsif (select c.by_role <> own from mindful.tenant_claim c where c.tenant = named)
+        and not (select r.rolsuper from pg_roles r where r.rolname = current_user)
+    then
+        perform mindful._raise('42501',
+            format(case when own then 'the name of the role %s is the name of a tenant of an application'
+                else 'the tenant %s was a role' end, named),
+            'Rename the role, or name the tenant otherwise.');
+    end if;
+    return named;
+end
+$$;
 comment on function _tenant() is
-'Whose rows this is about: the current role, or the setting mindful.tenant where the role is a member of mindful_application, as an application that serves many people through one role is. Nobody else is believed.';
+'Returns the tenant whose rows the current role reads and writes. For a member of mindful_application it is the setting mindful.tenant, and NULL without one: no rows. For other roles it is the role''s name; a superuser may name any tenant. Error 42501: the tenant has the name of another role, or belongs to the other kind (see tenant_claim).';
+
+create table tenant_claim (
+    tenant text primary key,
+    by_role boolean not null
+);
+comment on table tenant_claim is
+'Tenants that have written, so that a role made or renamed later gets no rows of an application''s tenant of its name, nor an application those of a former role.';
+comment on column tenant_claim.by_role is 'Whether the tenant is a role; else an application names it.';
+alter table tenant_claim enable row level security, force row level security;
+-- _tenant() reads this table, so its policies cannot call it to read.
+create policy own on tenant_claim
+    using (tenant = current_user::text or tenant = pg_catalog.current_setting('mindful.tenant', true))
+    with check (tenant = (select mindful._tenant()) and by_role = (tenant = current_user::text));
+select pg_catalog.pg_extension_config_dump('mindful.tenant_claim', '');
+
+create function _tenant_required() returns text
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    tenant text := mindful._tenant();
+begin
+    if tenant is null then
+        perform mindful._raise('55000', 'no tenant is set',
+            'Set it for the transaction: BEGIN; SET LOCAL mindful.tenant = ''customer-7''.');
+    end if;
+    return tenant;
+end
+$$;
+comment on function _tenant_required() is 'Returns the tenant, or raises 55000 for a member of mindful_application that has set none.';
+
+create function _tenant_claimed() returns text
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    writer text := mindful._tenant_required();
+begin
+    if not exists (select from mindful.tenant_claim c where c.tenant = writer) then
+        insert into mindful.tenant_claim (tenant, by_role) values (writer, writer = current_user)
+        on conflict do nothing;
+    end if;
+    return writer;
+end
+$$;
+comment on function _tenant_claimed() is
+'Returns the tenant that new rows belong to, for policies, and keeps its name for its kind at the first row; 55000 without a tenant.';
 
 create function _reads_all() returns boolean
 language sql stable parallel safe security invoker

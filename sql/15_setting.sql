@@ -44,7 +44,7 @@ comment on table setting is 'Every change of a setting; the newest of its scope 
 comment on column setting.tenant is 'Whose setting it is; empty for those of scope global.';
 comment on column setting.confirmed_rows is 'How many rows an administrator agreed to remove by a retention setting of scope global.';
 alter table setting enable row level security, force row level security;
-create policy own on setting using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on setting using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 create policy read_global on setting for select using (tenant = '');
 create policy write_global on setting for insert to mindful_admin with check (tenant = '');
 select pg_catalog.pg_extension_config_dump('mindful.setting', '');
@@ -155,7 +155,7 @@ begin
             'Start one with session_start(), or look at your own in mindful.session.');
     end if;
     insert into mindful.setting (tenant, scope, session_id, key, value, reason, confirmed_rows)
-    values (case scope when 'global' then '' else mindful._tenant() end, scope, session_id, key, value, reason, confirmed_rows);
+    values (case scope when 'global' then '' else mindful._tenant_required() end, scope, session_id, key, value, reason, confirmed_rows);
     return mindful.setting_get(key, session_id);
 end
 $$;

@@ -35,7 +35,7 @@ comment on column generation.token_logprobs is 'Log-probability (nats) of each s
 
 alter table generation enable row level security, force row level security;
 create policy own on generation using (tenant = (select mindful._tenant()))
-    with check (tenant = (select mindful._tenant()) and role = current_user);
+    with check (tenant = (select mindful._tenant_claimed()) and role = current_user);
 select pg_catalog.pg_extension_config_dump('mindful.generation', '');
 select pg_catalog.pg_extension_config_dump('mindful.generation_id_seq', '');
 

@@ -85,13 +85,13 @@ create table memory_count (
 comment on table memory_count is 'How many memories a tenant has, and lexemes in them; the sum over the shards counts.';
 
 alter table session enable row level security, force row level security;
-create policy own on session using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on session using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 alter table memory enable row level security, force row level security;
-create policy own on memory using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on memory using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 alter table memory_term enable row level security, force row level security;
-create policy own on memory_term using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on memory_term using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 alter table memory_count enable row level security, force row level security;
-create policy own on memory_count using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on memory_count using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.session', '');
 select pg_catalog.pg_extension_config_dump('mindful.memory', '');
 select pg_catalog.pg_extension_config_dump('mindful.memory_id_seq', '');
@@ -140,7 +140,7 @@ begin
     execute format('alter table mindful.%I add foreign key (tenant, id) references mindful.memory on delete cascade', relation);
     execute format('alter table mindful.%I enable row level security, force row level security', relation);
     execute format('create policy own on mindful.%I using (tenant = (select mindful._tenant()))
-        with check (tenant = (select mindful._tenant()))', relation);
+        with check (tenant = (select mindful._tenant_claimed()))', relation);
     execute format('grant select, insert, update, delete on mindful.%I to mindful_user', relation);
     execute format('comment on table mindful.%I is %L', relation, 'Embeddings of memories by the model ' || model || '.');
     perform mindful._statistics_remove();

@@ -22,7 +22,7 @@ create index on memory_duplicate (tenant, id) where id is not null;
 comment on table memory_duplicate is 'How often facts were remembered again and joined with the memory that was there (setting memory_duplicates).';
 comment on column memory_duplicate.content_hash is 'That of the fact; empty in the row that writers with join_near lock.';
 alter table memory_duplicate enable row level security, force row level security;
-create policy own on memory_duplicate using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on memory_duplicate using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.memory_duplicate', '');
 
 create function _memory_joinable(fact memory) returns boolean

@@ -24,10 +24,10 @@ create index on memory_evidence (tenant, source_id) where source_id is not null;
 comment on table memory_evidence is 'What a memory rests on: the memories it was drawn from, and the words that say so, for as long as they do.';
 
 alter table memory_access enable row level security, force row level security;
-create policy own on memory_access using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on memory_access using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.memory_access', '');
 alter table memory_evidence enable row level security, force row level security;
-create policy own on memory_evidence using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on memory_evidence using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.memory_evidence', '');
 
 create function _evidence_outdated() returns trigger

@@ -16,7 +16,7 @@ create index on memory_link (tenant, target_id, weight desc) where target_id is 
 comment on table memory_link is 'What one memory has to do with another.';
 
 alter table memory_link enable row level security, force row level security;
-create policy own on memory_link using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on memory_link using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.memory_link', '');
 
 create function memory_link_insert(source_id bigint, target_id bigint, relation text, weight real default 1) returns boolean

@@ -12,7 +12,7 @@ comment on column attachment.source is 'The table''s name when it was attached, 
 comment on column attachment.mode is 'Whether rows are embedded within the statement that writes them (sync) or later, by a worker (async).';
 comment on column attachment.content is 'The SQL expression over a row that gives the text to remember.';
 alter table attachment enable row level security, force row level security;
-create policy own on attachment using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on attachment using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.attachment', '');
 
 create function _relation_name(relation oid) returns text

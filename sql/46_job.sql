@@ -42,11 +42,11 @@ comment on table embedding_job_failed is 'Dead letters: jobs that failed as ofte
 -- Whoever may not use a model cannot have the server run it either.
 alter table embedding_job enable row level security, force row level security;
 create policy own on embedding_job using (tenant = (select mindful._tenant()))
-    with check (tenant = (select mindful._tenant()) and model in (select m.name from mindful.model m where m.kind = 'embedder'));
+    with check (tenant = (select mindful._tenant_claimed()) and model in (select m.name from mindful.model m where m.kind = 'embedder'));
 select pg_catalog.pg_extension_config_dump('mindful.embedding_job', '');
 alter table embedding_job_failed enable row level security, force row level security;
 create policy own on embedding_job_failed using (tenant = (select mindful._tenant()))
-    with check (tenant = (select mindful._tenant()) and model in (select m.name from mindful.model m where m.kind = 'embedder'));
+    with check (tenant = (select mindful._tenant_claimed()) and model in (select m.name from mindful.model m where m.kind = 'embedder'));
 select pg_catalog.pg_extension_config_dump('mindful.embedding_job_failed', '');
 
 create function _embedding_mode() returns text

@@ -23,7 +23,7 @@ comment on column forget_receipt.adapters is 'Adapters that were trained on forg
 comment on column forget_receipt.mentions is 'Rows that repeat forgotten words and were kept: relation, column, key, and the hash of the text.';
 comment on column forget_receipt.settings is 'Of scope retention: the settings that asked for it, each with key, value, scope (global: for all tenants) and changed_by.';
 alter table forget_receipt enable row level security, force row level security;
-create policy own on forget_receipt using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on forget_receipt using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.forget_receipt', '');
 select pg_catalog.pg_extension_config_dump('mindful.forget_receipt_id_seq', '');
 

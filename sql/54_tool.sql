@@ -10,28 +10,35 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
 
 create table tool (
     tenant text not null default _tenant(),
+    registered_by text not null default current_user,
     name text not null check (name ~ '^[a-z][a-z0-9_]{0,62}$'),
     function text not null,
     description text not null check (btrim(description) <> '' and length(description) <= 1000),
     json_schema jsonb not null check (jsonb_typeof(json_schema) = 'object'),
     read_only boolean not null default true,
-    registered_by text not null default current_user,
+    definition text not null,
+    accepted boolean not null default false,
     created_at timestamptz not null default now(),
-    primary key (tenant, name)
+    primary key (tenant, registered_by, name)
 );
-comment on table tool is 'Functions that a chat may call for its user, where the setting tools allows it.';
-comment on column tool.tenant is 'Whose it is; empty for those that administrators have registered for all.';
+create unique index tool_offer on tool (tenant, name) where tenant = '';
+comment on table tool is 'Functions that a chat may call for the role that registered them, where the setting tools allows it, and those that administrators offer to all.';
+comment on column tool.tenant is 'Whose it is; empty for an offer to all.';
+comment on column tool.registered_by is 'The role that registered it: chats of no other role call it.';
 comment on column tool.function is 'The function''s name and argument types; a text, so that upgrades and restores do not depend on it.';
 comment on column tool.read_only is 'Whether it is called in a transaction that cannot write, and undone.';
+comment on column tool.definition is 'Hash of the function''s definition and owner when it was registered: a function that was replaced is not called.';
+comment on column tool.accepted is 'Whether it is an offer that the role accepted; it is called as long as the offer stands unchanged.';
 alter table tool enable row level security, force row level security;
-create policy own on tool using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
-create policy read_global on tool for select using (tenant = '');
-create policy write_global on tool to mindful_admin using (tenant = '') with check (tenant = '');
+create policy own on tool using (tenant = (select mindful._tenant()) and registered_by = current_user::text)
+    with check (tenant = (select mindful._tenant_claimed()) and registered_by = current_user::text);
+create policy read_offer on tool for select using (tenant = '');
+create policy write_offer on tool to mindful_admin using (tenant = '') with check (tenant = '' and registered_by = current_user::text);
 select pg_catalog.pg_extension_config_dump('mindful.tool', '');
 
 create function _tool_function(function text)
 returns table (
-    relation text, arguments jsonb, returns_set boolean, executable boolean, definer boolean, trusted boolean, kind text
+    relation text, arguments jsonb, returns_set boolean, executable boolean, trusted boolean, kind text, definition text
 )
 language sql stable parallel safe security invoker rows 1
 begin atomic
@@ -52,31 +59,84 @@ begin atomic
         p.proretset,
         pg_catalog.has_function_privilege(p.oid, 'execute')
             and pg_catalog.has_schema_privilege(n.oid, 'usage'),
-        p.prosecdef,
-        p.proowner = me.oid or owner.rolsuper or not me.rolsuper and p.proowner = (
+        p.proowner = me.oid or owner.rolsuper or p.proowner = (
             select d.datdba from pg_catalog.pg_database d where d.datname = pg_catalog.current_database()
         ),
-        case when p.prokind <> 'f' then 'kind' when p.provariadic <> 0 then 'variadic'
-            when p.prorettype = any ('{trigger,event_trigger,internal}'::regtype[]) then 'result' end
+        case when p.prokind <> 'f' then 'is no ordinary function'
+            when p.provariadic <> 0 then 'is VARIADIC'
+            when p.prorettype = any ('{trigger,event_trigger,internal}'::regtype[]) then 'is called by the server alone'
+            when p.prosecdef then 'runs with its owner''s rights'
+            when n.nspname like 'pg\_%' or n.nspname = any (array['information_schema', 'mindful'])
+                then 'belongs to the server or to mindful'
+            when exists (
+                select from pg_catalog.pg_depend d
+                where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e'
+            ) then 'belongs to an extension'
+            when not l.lanpltrusted then 'is written in a language that is not trusted'
+        end,
+        case when p.prokind in ('f', 'p') then pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
+            owner.rolname || ' ' || pg_catalog.pg_get_functiondef(p.oid), 'UTF8'
+        )), 'hex') end
     from pg_catalog.pg_proc p
     join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+    join pg_catalog.pg_language l on l.oid = p.prolang
     join pg_catalog.pg_roles owner on owner.oid = p.proowner
     join pg_catalog.pg_roles me on me.rolname = current_user
     where p.oid = pg_catalog.to_regprocedure(function);
 end;
 comment on function _tool_function(text) is
-'A function as the caller may use it as a tool: executable with the caller''s rights, definer if it runs with others'', trusted if it belongs to the caller, a superuser or, unless the caller is one, the database''s owner; kind says why it can be no tool at all.';
+'A function as the caller may use it as a tool: executable with the caller''s rights, trusted if it belongs to the caller, a superuser or the database''s owner. kind says why it can be no tool at all; NULL: it can. definition is a hash of its definition and owner.';
+
+create function _tool_role() returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when r.rolsuper then 'a superuser has no tools'
+        -- A tool could RESET ROLE, or SESSION AUTHORIZATION, which session_user does not show.
+        when not pg_catalog.pg_has_role(current_user, a.usesysid, 'member')
+            then pg_catalog.format('%s has no tools in a connection of %s', current_user, pg_catalog.pg_get_userbyid(a.usesysid))
+    end
+    from pg_catalog.pg_roles r
+    cross join pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) a
+    where r.rolname = current_user;
+end;
+comment on function _tool_role() is 'Why the current role has no tools in this connection; NULL: it has.';
+
+create function _tool_check() returns trigger
+language plpgsql stable parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    found record;
+begin
+    select f.* into found from mindful._tool_function(new.function) f;
+    if found.definition is null or found.kind is not null then
+        perform mindful._raise('42809', format('%s %s', new.function, coalesce(found.kind, 'is no function')),
+            'Write a function in SQL or PL/pgSQL that calls it, SECURITY INVOKER and without VARIADIC, and register that.');
+    elsif new.tenant <> '' and not (found.executable and found.trusted) then
+        perform mindful._raise('42501', format('%s is not yours to call as a tool', new.function),
+            'You need EXECUTE on it, and it must belong to you, a superuser or the database''s owner.');
+    elsif new.tenant <> '' and mindful._tool_role() is not null then
+        perform mindful._raise('42501', mindful._tool_role(),
+            'Connect as the role itself, which is no superuser: a tool could take any role that the connection can.');
+    end if;
+    new.definition := found.definition;
+    return new;
+end
+$$;
+comment on function _tool_check() is 'Refuses what can be no tool, however it is inserted, and keeps the hash of the function''s definition.';
+create trigger checked before insert or update on tool for each row
+    when (pg_catalog.current_setting('row_security') = 'on') execute function _tool_check();
 
 create function _tool_insert(
     name text, function text, description text, json_schema jsonb, read_only boolean, scope text
 ) returns text
 language sql volatile parallel unsafe security invoker
 begin atomic
+    delete from mindful.tool t
+    where t.name = _tool_insert.name and t.tenant = case scope when 'global' then '' else mindful._tenant_required() end;
     insert into mindful.tool (tenant, name, function, description, json_schema, read_only)
-    select case scope when 'global' then '' else mindful._tenant() end, name, function, description, json_schema, read_only
-    on conflict (tenant, name) do update
-    set function = excluded.function, description = excluded.description, json_schema = excluded.json_schema,
-        read_only = excluded.read_only, registered_by = current_user, created_at = pg_catalog.now()
+    values (case scope when 'global' then '' else mindful._tenant_required() end, name, function, description, json_schema, read_only)
     returning name;
 end;
 comment on function _tool_insert(text, text, text, jsonb, boolean, text) is 'Enters a tool, or replaces it.';
@@ -96,7 +156,35 @@ from mindful.tool import tool_register
 return tool_register(name, function, description, json_schema, read_only, scope)
 $python$;
 comment on function tool_register(text, regprocedure, text, jsonb, boolean, text) is
-'Lets chats call a function where the setting tools allows it, and returns its name; one of the same name is replaced. The description says in a sentence what it does: a message like it leads to a call. The JSON schema of its arguments, an object whose properties are named as they are, is made of their types where none is given; the generator is held to it. A function is called with the rights of the chat''s user, who needs EXECUTE, and with search_path pg_catalog, mindful, pg_temp; it must belong to that user, a superuser or the database''s owner, and not be SECURITY DEFINER. With read_only it runs in a subtransaction that cannot write and is undone. Scope user registers it for the caller, global for all (administrators). Errors: 22004, 22023 (bad name, description, schema or scope), 42809 (not a function that can be a tool), 42501 (not executable or not trusted; global is for mindful_admin).';
+'Lets chats call a function where the setting tools allows it, and returns its name; one of the same name is replaced. The description says in a sentence what it does: a message like it leads to a call. The JSON schema of its arguments, an object whose properties are named as they are, is made of their types where none is given; the generator is held to it. A function runs with the rights of the role that registered it, in chats of that role alone, and with search_path pg_catalog, mindful, pg_temp. It is written in a trusted language, belongs to that role, a superuser or the database''s owner, and is not SECURITY DEFINER, nor a function of the server or of an extension. A function that is replaced is not called until it is registered again. With read_only it runs in a subtransaction that cannot write and is undone; that is no protection against a function that starts programs or reads files, so register only what you would run yourself. Scope user registers it for the caller; global, for administrators, offers it to all, and whoever wants it calls tool_accept. Superusers have no tools. Errors: 22004, 22023 (bad name, description, schema or scope), 42809 (not a function that can be a tool), 42501 (not executable, not trusted, or a superuser; global is for mindful_admin), 55000 (no tenant is set).';
+
+create function tool_accept(name text) returns text
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    offer mindful.tool;
+    current_definition text;
+begin
+    select t.* into offer from mindful.tool t where t.tenant = '' and t.name = tool_accept.name;
+    if not found then
+        perform mindful._raise('42704', format('no tool named %s is offered', coalesce(quote_literal(name), 'null')),
+            'Offers are the rows of mindful.tool whose tenant is empty.');
+    end if;
+    select f.definition into current_definition from mindful._tool_function(offer.function) f;
+    if current_definition is distinct from offer.definition then
+        perform mindful._raise('55000', format('%s was replaced since it was offered', offer.function),
+            'An administrator offers it again with tool_register.');
+    end if;
+    delete from mindful.tool t
+    where t.tenant = (select mindful._tenant()) and t.registered_by = current_user and t.name = offer.name;
+    insert into mindful.tool (tenant, name, function, description, json_schema, read_only, accepted)
+    values (mindful._tenant_required(), offer.name, offer.function, offer.description, offer.json_schema, offer.read_only, true);
+    return offer.name;
+end
+$$;
+comment on function tool_accept(text) is
+'Lets the caller''s chats call a tool that an administrator offers to all, and returns its name; a tool of the caller''s with that name is replaced. It is called as long as the offer stands unchanged. tool_unregister takes it back. Errors: 42704 (no such offer), 42501 (not executable, or a superuser), 55000 (replaced since it was offered, or no tenant is set).';
 
 create function tool_unregister(name text, scope text default 'user') returns boolean
 language sql volatile parallel unsafe security invoker
@@ -104,7 +192,9 @@ begin atomic
     select mindful._writable();
     with deleted as (
         delete from mindful.tool t
-        where t.name = tool_unregister.name and t.tenant = case scope when 'global' then '' when 'user' then mindful._tenant() end
+        where t.name = tool_unregister.name
+            and case scope when 'global' then t.tenant = ''
+                when 'user' then t.tenant = (select mindful._tenant()) and t.registered_by = current_user end
         returning 1
     )
     select case
@@ -112,7 +202,7 @@ begin atomic
         else mindful._raise('22023', 'scope is ' || coalesce(scope, 'null'), 'Scopes are user and global.')
     end;
 end;
-comment on function tool_unregister(text, text) is 'Takes a tool back, and tells whether there was one. Error 22023: no such scope.';
+comment on function tool_unregister(text, text) is 'Takes a tool back, or with scope global an offer, and tells whether there was one. Error 22023: no such scope.';
 
 create function _tool_settings(session_id uuid)
 returns table (allowed text, calls integer, timeout_ms integer, result_tokens integer, threshold double precision)
@@ -133,17 +223,20 @@ returns table (
 language sql stable parallel safe security invoker
 begin atomic
     select t.name, t.description, t.json_schema, t.read_only, f.relation, f.arguments, f.returns_set
-    from (
-        select distinct on (o.name) o.* from mindful.tool o
-        where o.tenant = any (array['', (select mindful._tenant())])
-        order by o.name, o.tenant desc
-    ) t
+    from mindful.tool t
     cross join lateral mindful._tool_function(t.function) f
-    where (t.read_only or writing) and f.executable and f.trusted and not f.definer and f.kind is null
+    where t.tenant = (select mindful._tenant()) and t.registered_by = current_user
+        and (select mindful._tool_role()) is null
+        and (t.read_only or writing) and f.executable and f.trusted and f.kind is null and f.definition = t.definition
+        and (not t.accepted or exists (
+            select from mindful.tool o
+            where o.tenant = '' and o.name = t.name and o.function = t.function and o.description = t.description
+                and o.json_schema = t.json_schema and o.read_only = t.read_only and o.definition = t.definition
+        ))
     order by t.name;
 end;
 comment on function _tool_available(boolean) is
-'The tools that the caller may use now, with what is needed to call them; one''s own goes before one of all of the same name.';
+'The tools that the caller may use now, with what is needed to call them: registered or accepted by the current role, of functions that are what they were.';
 
 create function _tool_run(statement text, arguments jsonb, read_only boolean) returns jsonb
 language plpgsql volatile parallel unsafe security invoker

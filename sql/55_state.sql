@@ -29,7 +29,7 @@ comment on column kv_state.mac is 'HMAC-SHA256 of the row by a key that only the
 comment on column kv_state.used_at is 'When the conversation last added this part; the conversation whose newest part is oldest leaves first.';
 
 alter table kv_state enable row level security, force row level security;
-create policy own on kv_state using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on kv_state using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 
 create function _kv_state_limits(out enabled boolean, out tenant_bytes bigint, out total_bytes bigint)
 language sql immutable parallel safe security invoker

@@ -17,7 +17,7 @@ comment on table review is 'Second looks of a model at answers, read from its lo
 comment on column review.score is 'p(true) / (p(true) + p(false)) of what follows the answer, against the same of an empty one; not calibrated.';
 comment on column review.signals is 'log_odds of true against false, log_odds_content_free of the same for an empty answer, prompt_tokens of the review and cached_tokens among them, which were not evaluated again.';
 alter table review enable row level security, force row level security;
-create policy own on review using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on review using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.review', '');
 select pg_catalog.pg_extension_config_dump('mindful.review_id_seq', '');
 

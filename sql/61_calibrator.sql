@@ -74,9 +74,9 @@ comment on column threshold.bound is 'Upper bound of the share that the budget l
 comment on column threshold.status is 'tightened: too many errors among answers served were noticed, see review_label.';
 
 alter table calibrator enable row level security, force row level security;
-create policy own on calibrator using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on calibrator using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 alter table threshold enable row level security, force row level security;
-create policy own on threshold using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on threshold using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.calibrator', '');
 select pg_catalog.pg_extension_config_dump('mindful.calibrator_id_seq', '');
 select pg_catalog.pg_extension_config_dump('mindful.threshold', '');

@@ -85,9 +85,9 @@ create trigger decision_deleted after delete on decision referencing old table a
     for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _decision_forget();
 
 alter table gold enable row level security, force row level security;
-create policy own on gold using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on gold using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 alter table decision enable row level security, force row level security;
-create policy own on decision using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on decision using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.gold', '');
 select pg_catalog.pg_extension_config_dump('mindful.gold_id_seq', '');
 select pg_catalog.pg_extension_config_dump('mindful.decision', '');

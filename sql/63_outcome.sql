@@ -20,7 +20,7 @@ comment on table outcome is 'Whether answers were right, and who says so. A labe
 comment on column outcome.grader_version is 'Version of the rule that graded: of _answer_grade for gold.';
 alter table outcome enable row level security, force row level security;
 create policy own on outcome using (tenant = (select mindful._tenant()))
-    with check (tenant = (select mindful._tenant()) and graded_by = current_user);
+    with check (tenant = (select mindful._tenant_claimed()) and graded_by = current_user);
 select pg_catalog.pg_extension_config_dump('mindful.outcome', '');
 select pg_catalog.pg_extension_config_dump('mindful.outcome_id_seq', '');
 

@@ -24,7 +24,7 @@ comment on column adaptation.change_id is 'The change of the setting, for settin
 comment on column adaptation.evidence is 'recent: confidence, error, tokens, time and drift of the last days. chosen: how each value did on the older labels; tested: how the two did on the newer; score is the share of right answers, or minus the log-loss of the probability for confidence_tier, tokens and ms what an answer cost.';
 comment on column adaptation.last_outcome is 'The newest label that was there: the next test is on newer ones.';
 alter table adaptation enable row level security, force row level security;
-create policy own on adaptation using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on adaptation using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.adaptation', '');
 select pg_catalog.pg_extension_config_dump('mindful.adaptation_id_seq', '');
 

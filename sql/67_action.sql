@@ -41,7 +41,7 @@ comment on column action_gain.lost is 'Right answers that would have been replac
 comment on column action_gain.p_value is 'Probability of so many gains, or more, among gained + lost if either were as likely (exact sign test; McNemar 1947).';
 comment on column action_gain.helps is 'p_value <= 0.1.';
 alter table action_gain enable row level security, force row level security;
-create policy own on action_gain using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on action_gain using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.action_gain', '');
 select pg_catalog.pg_extension_config_dump('mindful.action_gain_id_seq', '');
 

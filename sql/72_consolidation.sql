@@ -82,18 +82,18 @@ create index on memory_entity (tenant, id) where id is not null;
 comment on table memory_entity is 'Whom and what facts are about, in lower case.';
 
 alter table consolidation enable row level security, force row level security;
-create policy own on consolidation using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on consolidation using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.consolidation', '');
 alter table memory_extraction enable row level security, force row level security;
 create policy own on memory_extraction using (tenant = (select mindful._tenant()))
-    with check (tenant = (select mindful._tenant()));
+    with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.memory_extraction', '');
 alter table memory_statement enable row level security, force row level security;
 create policy own on memory_statement using (tenant = (select mindful._tenant()))
-    with check (tenant = (select mindful._tenant()));
+    with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.memory_statement', '');
 alter table memory_entity enable row level security, force row level security;
-create policy own on memory_entity using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on memory_entity using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.memory_entity', '');
 select pg_catalog.pg_extension_config_dump('mindful.consolidation_id_seq', '');
 

@@ -57,11 +57,11 @@ create index on training_sample_memory (tenant, memory_id) where memory_id is no
 comment on table training_sample_memory is 'Every memory that a pair tells of.';
 
 alter table training_sample enable row level security, force row level security;
-create policy own on training_sample using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on training_sample using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.training_sample', '');
 alter table training_sample_memory enable row level security, force row level security;
 create policy own on training_sample_memory using (tenant = (select mindful._tenant()))
-    with check (tenant = (select mindful._tenant()));
+    with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.training_sample_memory', '');
 select pg_catalog.pg_extension_config_dump('mindful.training_sample_id_seq', '');
 

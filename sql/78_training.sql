@@ -72,10 +72,10 @@ from (values
 ) q (question, answer);
 
 alter table training enable row level security, force row level security;
-create policy own on training using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on training using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.training', '');
 alter table training_memory enable row level security, force row level security;
-create policy own on training_memory using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant()));
+create policy own on training_memory using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.training_memory', '');
 select pg_catalog.pg_extension_config_dump('mindful.training_id_seq', '');
 

@@ -2,6 +2,18 @@ revoke all on schema mindful from public;
 grant usage on schema mindful to mindful_user, mindful_reader, mindful_admin;
 revoke execute on all routines in schema mindful from public;
 
+-- Roles belong to the cluster: another database may have made the one a member of the other already.
+do $do$
+begin
+    if not pg_catalog.pg_has_role('mindful_application', 'mindful_user', 'member') then
+        grant mindful_user to mindful_application;
+    end if;
+end
+$do$;
+
+grant select on tenant_claim to mindful_user, mindful_reader, mindful_admin;
+grant insert on tenant_claim to mindful_user, mindful_admin;
+
 grant select on model, model_tenant to mindful_user, mindful_admin;
 grant insert, delete on model to mindful_admin;
 -- What the weights hold, and that they were withdrawn, is not an administrator's to change.
@@ -11,7 +23,9 @@ grant insert on model_tenant to mindful_admin;
 grant select, insert, update, delete on session, memory, memory_term, memory_count, memory_access, memory_link,
     memory_evidence, memory_duplicate, attachment, embedding_job, embedding_job_failed to mindful_user;
 grant select, insert, update, delete on consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;
-grant select, insert, update, delete on tool to mindful_user, mindful_admin;
+-- Who registered a tool, and its definition, the server says.
+grant select, delete on tool to mindful_user, mindful_admin;
+grant insert (tenant, name, function, description, json_schema, read_only, accepted) on tool to mindful_user, mindful_admin;
 -- Records of what happened are added to and read, never changed.
 grant select, insert on generation, review, forget_receipt, calibrator, threshold, gold, decision, outcome,
     adaptation, action_gain to mindful_user;
@@ -87,6 +101,8 @@ grant execute on function
     _time_is_readable(timestamptz),
     _read_only_hint(),
     _writable(),
+    _tenant_required(),
+    _tenant_claimed(),
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text, bigint),
     _retention_check(text, jsonb, bigint),
@@ -96,10 +112,11 @@ grant execute on function
     tool_unregister(text, text),
     _tool_function(text),
     _tool_insert(text, text, text, jsonb, boolean, text),
+    _tool_role(),
     _setting_check(text, jsonb, text)
 to mindful_admin;
 grant execute on procedure job_worker(real, boolean) to mindful_admin;
-grant execute on function _tenant(), _reads_all(), _drift(bigint[], bigint[]), mindful_status(), _embedding_status(),
+grant execute on function _tenant(), _raise(text, text, text), _reads_all(), _drift(bigint[], bigint[]), mindful_status(), _embedding_status(),
     _embedding_count_all()
 to mindful_reader;
 

@@ -18,7 +18,7 @@ GROUPS = {
     "bob": ("mindful_user",),
     "admin": ("mindful_admin",),
     "reader": ("mindful_reader",),
-    "application": ("mindful_user", "mindful_application"),
+    "application": ("mindful_application",),
     "stranger": (),
 }
 

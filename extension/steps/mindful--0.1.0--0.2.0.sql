@@ -3,6 +3,42 @@
 -- include sql/10_tenant.sql _read_only_hint
 -- include sql/10_tenant.sql _writable
 -- include sql/12_bound.sql
+-- tenant
+-- include sql/10_tenant.sql _tenant
+create table tenant_claim (
+    tenant text primary key,
+    by_role boolean not null
+);
+alter table tenant_claim enable row level security, force row level security;
+create policy own on tenant_claim
+    using (tenant = current_user::text or tenant = pg_catalog.current_setting('mindful.tenant', true))
+    with check (tenant = (select mindful._tenant()) and by_role = (tenant = current_user::text));
+select pg_catalog.pg_extension_config_dump('mindful.tenant_claim', '');
+comment on table tenant_claim is
+'Tenants that have written, so that a role made or renamed later gets no rows of an application''s tenant of its name, nor an application those of a former role.';
+comment on column tenant_claim.by_role is 'Whether the tenant is a role; else an application names it.';
+-- include sql/10_tenant.sql _tenant_required
+-- include sql/10_tenant.sql _tenant_claimed
+insert into tenant_claim (tenant, by_role)
+select t.tenant, exists (select from pg_catalog.pg_roles r where r.rolname operator(pg_catalog.=) t.tenant)
+from (select tenant from memory union select tenant from session union select tenant from generation) t;
+do $do$
+declare
+    changed record;
+begin
+    for changed in
+        select p.polname, p.polrelid::regclass as relation,
+            pg_catalog.regexp_replace(pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid), '_tenant\M', '_tenant_claimed', 'g') as expression
+        from pg_catalog.pg_policy p
+        join pg_catalog.pg_class c on c.oid operator(pg_catalog.=) p.polrelid
+        where c.relnamespace operator(pg_catalog.=) 'mindful'::regnamespace and c.relname operator(pg_catalog.<>) 'tenant_claim'
+            and pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid) operator(pg_catalog.~) '_tenant\(\)'
+    loop
+        execute pg_catalog.format('alter policy %I on %s with check (%s)', changed.polname, changed.relation, changed.expression);
+    end loop;
+end
+$do$;
+
 -- include sql/15_setting.sql
 
 -- model

@@ -283,50 +283,68 @@ def test_rows_come_as_objects(user: psycopg.Connection) -> None:
     assert ask(user)[0]["result"] == '[{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]'
 
 
-def test_tools_run_with_the_callers_rights(
-    user: psycopg.Connection, bob: psycopg.Connection, admin: psycopg.Connection, db: psycopg.Connection
+def test_an_offer_is_called_where_it_was_accepted_and_stands_unchanged(
+    bob: psycopg.Connection, user: psycopg.Connection, admin: psycopg.Connection, db: psycopg.Connection
 ) -> None:
-    db.execute("create function public.who() returns text language sql as $$ select current_user::text $$")
+    make = "create or replace function public.who() returns text language sql as $$ select {} $$"
+    db.execute(make.format("current_user::text").encode())
     register(admin, "who", function="public.who()", scope="global")
-    allow(bob)
+    for connection in (bob, user):
+        allow(connection)
+    assert ask(bob) == []
+    assert bob.execute("select tool_accept('who')").fetchone() == ("who",)
     (turn,) = ask(bob)
     assert turn["result"] == f'"{bob.info.user}"'
+    assert ask(user) == []  # who did not accept it
     db.execute("revoke execute on function public.who() from public")
     assert ask(bob) == []
     db.execute("grant execute on function public.who() to public")
-    db.execute("alter function public.who() security definer")
+    for change, back in (
+        ("security definer", "security invoker"),
+        ("set work_mem = '1MB'", "reset work_mem"),
+        (f'owner to "{user.info.user}"', "owner to current_user"),
+    ):
+        db.execute(f"alter function public.who() {change}".encode())
+        assert ask(bob) == [], change
+        db.execute(f"alter function public.who() {back}".encode())
+        assert len(ask(bob)) == 1, back
+    register(admin, "who", function="public.who()", description="Tells the rate.", scope="global")
     assert ask(bob) == []
-    db.execute("alter function public.who() security invoker")
-    db.execute(f'alter function public.who() owner to "{user.info.user}"')
-    assert ask(bob) == []  # ana could have it do with bob's rights what she likes
-    db.execute("drop function public.who()")
+    bob.execute("select tool_accept('who')")
+    assert len(ask(bob)) == 1
+    db.execute(make.format("'replaced'::text").encode())
     assert ask(bob) == []
+    with fails("55000"):
+        bob.execute("select tool_accept('who')")
+    register(admin, "who", function="public.who()", scope="global")
+    assert ask(bob) == []
+    bob.execute("select tool_accept('who')")
+    assert ask(bob)[0]["result"] == '"replaced"'
+    assert admin.execute("select tool_unregister('who', 'global')").fetchone() == (True,)
+    assert ask(bob) == []
+    with fails("42704"):
+        bob.execute("select tool_accept('who')")
+    assert bob.execute("select tool_unregister('who')").fetchone() == (True,)
 
 
-def test_ones_own_tool_goes_before_one_of_all_and_is_nobody_elses(
+def test_an_offer_is_the_administrators_to_change(
     user: psycopg.Connection, bob: psycopg.Connection, admin: psycopg.Connection, db: psycopg.Connection
 ) -> None:
-    db.execute("create function public.all_have() returns text language sql as $$ select 'global'::text $$")
+    db.execute("create function public.all_have() returns text language sql as $$ select 'offer'::text $$")
     register(admin, "exchange_rate", function="public.all_have()", scope="global")
     register(user)
-    for connection in (user, bob):
-        allow(connection)
+    allow(user)
     assert ask(user)[0]["result"] == "3.0"
-    assert ask(bob)[0]["result"] == '"global"'
+    user.execute("select tool_accept('exchange_rate')")  # in place of one's own
+    assert ask(user)[0]["result"] == '"offer"'
     assert bob.execute("select name, tenant from tool").fetchall() == [("exchange_rate", "")]
     assert bob.execute("select tool_unregister('exchange_rate')").fetchone() == (False,)
     assert bob.execute("select tool_unregister('exchange_rate', 'global')").fetchone() == (False,)
     with fails("22023"):
         bob.execute("select tool_unregister('exchange_rate', 'all')")
     assert bob.execute("delete from tool").rowcount == 0
-    assert bob.execute("update tool set description = 'owned'").rowcount == 0
     with fails("42501", hint=None):
         register(bob, "planted", function="public.all_have()", scope="global")
-    with fails("42501", hint=None):
-        bob.execute(
-            "insert into tool (tenant, name, function, description, json_schema) values (%s, 'x', 'f()', 'd', '{}')",
-            (user.info.user,),
-        )
     assert admin.execute("select tool_unregister('exchange_rate', 'global')").fetchone() == (True,)
 
 
@@ -345,7 +363,7 @@ def test_ones_own_tool_goes_before_one_of_all_and_is_nobody_elses(
         ({"function": 'pg_catalog.concat("any")'}, "42809"),
         ({"function": "mindful._kv_state_evict()"}, "42809"),
         ({"function": "pg_catalog.array_append(anycompatiblearray,anycompatible)"}, "42809"),
-        ({"function": "pg_catalog.pg_read_file(text)"}, "42501"),
+        ({"function": "pg_catalog.pg_read_file(text)"}, "42809"),
         ({"function": "mindful._memory_embed()"}, "42809"),
     ],
 )

@@ -137,6 +137,7 @@ class AsyncClient:
     setting_set = _method(calls.setting_set)
     setting_undo = _method(calls.setting_undo)
     tool_register = _method(calls.tool_register)
+    tool_accept = _method(calls.tool_accept)
     tool_unregister = _method(calls.tool_unregister)
     model_default_set = _method(calls.model_default_set)
     model_unload = _method(calls.model_unload)

@@ -48,7 +48,7 @@ def generator(db: Database, name: str | None) -> tuple[ModelSpec, Generator]:
     """Return the named generator, or the default one, loading it at its first use."""
     spec = find(db, "generator", name)
     model: Generator = _load(db, spec)  # type: ignore[assignment]
-    model.serve(db.one("select mindful._tenant() as tenant")["tenant"])
+    model.serve(db.one("select mindful._tenant_required() as tenant")["tenant"])
     return spec, model
 
 

@@ -16,7 +16,6 @@ from typing import Any
 from mindful.call import Call, tokens_of
 from mindful.entry import writing_function
 from mindful.errors import (
-    InsufficientPrivilegeError,
     InvalidParameterError,
     MindfulError,
     NullValueError,
@@ -28,6 +27,7 @@ from mindful.ports import Database, Generator, Message, ModelSpec, Row, Sampling
 from mindful.schema import Schema
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_WRAP = "Write a function in SQL or PL/pgSQL that calls it, SECURITY INVOKER and without VARIADIC, and register that."
 _ROWS = 20
 """Rows of a result at most."""
 _ARGUMENT_TOKENS = 256
@@ -108,7 +108,8 @@ def tool_register(
     if scope not in ("user", "global"):
         raise InvalidParameterError(f"scope is {scope}", "Scopes are user and global.")
     found = db.one("select * from mindful._tool_function($1)", ("text",), (function,))
-    _check_function(str(function), found, scope)
+    if found["kind"] is not None:
+        raise WrongObjectError(f"{function} {found['kind']}", _WRAP)
     arguments = json.loads(found["arguments"])
     schema = json.dumps(_schema_of(arguments)) if json_schema is None else json_schema
     _check_schema(schema, arguments)
@@ -218,19 +219,6 @@ def _statement(tool: Row, given: Mapping[str, Any]) -> str:
 
 def _identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _check_function(signature: str, found: Row, scope: str | None) -> None:
-    if found["kind"] is not None or found["definer"]:
-        reason = "runs with its owner's rights" if found["definer"] else "is no ordinary function"
-        raise WrongObjectError(
-            f"{signature} {reason}", "Tools are ordinary functions, SECURITY INVOKER and without VARIADIC."
-        )
-    if scope == "user" and not (found["executable"] and found["trusted"]):
-        raise InsufficientPrivilegeError(
-            f"{signature} is not yours to call as a tool",
-            "You need EXECUTE on it, and it must belong to you, a superuser or the database's owner.",
-        )
 
 
 def _schema_of(arguments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -14,13 +14,21 @@ def tool_register(
     read_only: bool = DEFAULT,
     scope: str = DEFAULT,
 ) -> Call[str]:
-    """Let chats call a function, such as ``public.exchange_rate(text,text)``, and return the tool's name.
+    """Let the caller's chats call a function, such as ``public.exchange_rate(text,text)``; return the tool's name.
 
-    Raises InvalidInputError, NotAllowedError.
+    Scope ``global``, for administrators, offers it to all. Raises InvalidInputError, NotAllowedError.
     """
     return scalar("tool_register", locals())
 
 
+def tool_accept(name: str) -> Call[str]:
+    """Let the caller's chats call a tool that an administrator offers, and return its name.
+
+    Raises NotFoundError, NotAllowedError, NotReadyError.
+    """
+    return scalar("tool_accept", locals())
+
+
 def tool_unregister(name: str, *, scope: str = DEFAULT) -> Call[bool]:
-    """Take a tool back, and tell whether there was one."""
+    """Take a tool, or with scope ``global`` an offer, back, and tell whether there was one."""
     return scalar("tool_unregister", locals())
