@@ -88,6 +88,21 @@ end
 $$;
 comment on function _tenant_required() is 'Returns the tenant, or raises 55000 for a member of mindful_application that has set none.';
 
+create function _tenant_claim() returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set lock_timeout = '1ms'
+as $$
+begin
+    insert into mindful.tenant_claim (tenant, by_role)
+    select t.name, t.name = current_user from mindful._tenant_required() t (name)
+    on conflict do nothing;
+exception when lock_not_available or serialization_failure then
+    null;  -- Another transaction is claiming it: writers do not wait for each other.
+end
+$$;
+comment on function _tenant_claim() is 'Keeps the name of the tenant for roles, or for applications, as it is one of theirs.';
+
 create function _tenant_claimed() returns text
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
@@ -96,14 +111,13 @@ declare
     writer text := mindful._tenant_required();
 begin
     if not exists (select from mindful.tenant_claim c where c.tenant = writer) then
-        insert into mindful.tenant_claim (tenant, by_role) values (writer, writer = current_user)
-        on conflict do nothing;
+        perform mindful._tenant_claim();
     end if;
     return writer;
 end
 $$;
 comment on function _tenant_claimed() is
-'Returns the tenant that new rows belong to, for policies, and keeps its name for its kind at the first row; 55000 without a tenant.';
+'Returns the tenant that new rows belong to, for policies, and claims its name at the first row; 55000 without a tenant.';
 
 create function _reads_all() returns boolean
 language sql stable parallel safe security invoker

@@ -174,7 +174,7 @@ begin
                 set_config('mindful.embedding_mode', outer_mode, true);
             return null;
         end
-        $body$, mindful._tenant(), full_name, key, content, mode);
+        $body$, mindful._tenant_required(), full_name, key, content, mode);
     -- The last five: a row's key must read the same in every session.
     execute format($create$
         create function %I.%I() returns trigger

@@ -102,6 +102,7 @@ grant execute on function
     _read_only_hint(),
     _writable(),
     _tenant_required(),
+    _tenant_claim(),
     _tenant_claimed(),
     setting_get(text, uuid),
     setting_set(text, jsonb, text, uuid, text, bigint),

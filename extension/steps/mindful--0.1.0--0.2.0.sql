@@ -18,6 +18,7 @@ comment on table tenant_claim is
 'Tenants that have written, so that a role made or renamed later gets no rows of an application''s tenant of its name, nor an application those of a former role.';
 comment on column tenant_claim.by_role is 'Whether the tenant is a role; else an application names it.';
 -- include sql/10_tenant.sql _tenant_required
+-- include sql/10_tenant.sql _tenant_claim
 -- include sql/10_tenant.sql _tenant_claimed
 insert into tenant_claim (tenant, by_role)
 select t.tenant, exists (select from pg_catalog.pg_roles r where r.rolname operator(pg_catalog.=) t.tenant)

@@ -47,7 +47,6 @@ def test_an_application_that_names_a_role(
             "update memory set content = 'planted'",
             "delete from memory",
             """select setting_set('tools', '"write"')""",
-            "select tool_register('x', 'pg_catalog.now()', 'Tells the time.')",
             "select session_start()",
             f"select llm_chat('Hello', model => '{SCRIPTED_GENERATOR}')",
         ):
@@ -206,21 +205,6 @@ def test_a_write_without_a_tenant_into_any_table(
                    !~ '_tenant_claimed\\(\\)|tenant = ''''::text'"""
     ).fetchall()
     assert unguarded == []
-
-
-def test_the_role_of_applications_is_enough(application: psycopg.Connection, db: psycopg.Connection) -> None:
-    """Works with mindful_application alone, and with no more than a user's rights."""
-    name_tenant(application, "customer-7")
-    application.execute("select memory_insert('The order is late.')")
-    found = application.execute("select content from memory_recall('order')").fetchall()
-    assert found == [("The order is late.",)]
-    assert one(application, "select llm_token_count('one two', %s)", SCRIPTED_GENERATOR) == 2
-    assert one(db, "select count(*) from tenant_claim where tenant = 'customer-7' and not by_role") == 1
-    name_tenant(application, application.info.user)  # its own name is nobody else's
-    application.execute("select memory_insert('My own.')")
-    assert application.execute("select content from memory").fetchall() == [("My own.",)]
-    with fails("42501", hint=None):
-        application.execute("select model_default_set('x')")
 
 
 def test_a_role_in_both_groups_is_an_application(db: psycopg.Connection, bob: psycopg.Connection) -> None:

@@ -94,7 +94,9 @@ def test_a_tool_planted_for_a_superuser(application: psycopg.Connection, db: psy
             "additionalProperties": False,
         }
     )
-    plant = "select tool_register('help_me', 'mindful._tool_run(text,jsonb,boolean)', 'Answers all.', %s, false)"
+    plant = (
+        "select tool_register('help_me', 'mindful._tool_run(text,jsonb,boolean)', 'Answers all.', %s, false)"
+    )
     for tenant in ("customer-7", db.info.user):
         application.execute("select set_config('mindful.tenant', %s, false)", (tenant,))
         with fails("42809"):

@@ -91,10 +91,16 @@ def test_a_writer_cannot_choose_the_tenant(
     db: psycopg.Connection, owner: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
     db.execute(f'grant mindful_application to "{owner.info.user}"')
-    attach(owner)
-    bob.execute("set mindful.tenant = 'victim'")
-    bob.execute("insert into shop.ticket values (1, 'en', 'a', 'b')")
-    assert db.execute("select distinct tenant from memory").fetchall() == [(owner.info.user,)]
+    try:
+        with fails("55000"):
+            attach(owner)
+        owner.execute("select set_config('mindful.tenant', current_user, false)")
+        attach(owner)
+        bob.execute("set mindful.tenant = 'victim'")
+        bob.execute("insert into shop.ticket values (1, 'en', 'a', 'b')")
+        assert db.execute("select distinct tenant from memory").fetchall() == [(owner.info.user,)]
+    finally:
+        db.execute(f'revoke mindful_application from "{owner.info.user}"')
 
 
 def test_a_failed_embedding_leaves_no_row(
