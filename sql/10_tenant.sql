@@ -81,7 +81,7 @@ declare
 begin
     if tenant is null then
         perform mindful._raise('55000', 'no tenant is set',
-            'Set it for the transaction: BEGIN; SET LOCAL mindful.tenant = ''customer-7''.');
+            'Set it for the transaction: BEGIN; SELECT tenant_set(''customer-7''); ...');
     end if;
     return tenant;
 end
@@ -118,6 +118,22 @@ end
 $$;
 comment on function _tenant_claimed() is
 'Returns the tenant that new rows belong to, for policies, and claims its name at the first row; 55000 without a tenant.';
+
+create function tenant_set(tenant text) returns text
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    perform set_config('mindful.tenant', coalesce(tenant, ''), true);
+    if nullif(tenant, '') is distinct from mindful._tenant() then
+        perform mindful._raise('42501', format('role %s cannot act for the tenant %L', current_user, tenant),
+            format('A superuser can GRANT mindful_application TO %I.', current_user));
+    end if;
+    return tenant;
+end
+$$;
+comment on function tenant_set(text) is
+'Sets the tenant until the transaction ends, as SET LOCAL mindful.tenant does, and returns it: for members of mindful_application. NULL: none. It never outlives the transaction, so it is safe behind a pooler. Error 42501: the role is no application, or the tenant has the name of another role.';
 
 create function _reads_all() returns boolean
 language sql stable parallel safe security invoker

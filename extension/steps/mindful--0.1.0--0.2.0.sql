@@ -20,6 +20,7 @@ comment on column tenant_claim.by_role is 'Whether the tenant is a role; else an
 -- include sql/10_tenant.sql _tenant_required
 -- include sql/10_tenant.sql _tenant_claim
 -- include sql/10_tenant.sql _tenant_claimed
+-- include sql/10_tenant.sql tenant_set
 insert into tenant_claim (tenant, by_role)
 select t.tenant, exists (select from pg_catalog.pg_roles r where r.rolname operator(pg_catalog.=) t.tenant)
 from (select tenant from memory union select tenant from session union select tenant from generation) t;

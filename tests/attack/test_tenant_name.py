@@ -200,7 +200,7 @@ def test_a_write_without_a_tenant_into_any_table(
         """select p.polrelid::regclass::text, p.polname from pg_policy p
            where p.polrelid::regclass::text not in ('mindful.tenant_claim', 'tenant_claim')
                and exists (select from pg_attribute a where a.attrelid = p.polrelid and a.attname = 'tenant')
-               and p.polcmd in ('*', 'a', 'w')
+               and p.polcmd in ('*', 'a', 'w') and p.polroles && array[0, 'mindful_user'::regrole::oid]
                and coalesce(pg_get_expr(p.polwithcheck, p.polrelid), '')
                    !~ '_tenant_claimed\\(\\)|tenant = ''''::text'"""
     ).fetchall()

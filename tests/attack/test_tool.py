@@ -323,7 +323,7 @@ def test_every_function_of_the_server_and_of_extensions(
         "pg_sleep(double precision)",
         "mindful._tool_run(text,jsonb,boolean)",
         "mindful.tool_register(text,regprocedure,text,jsonb,boolean,text)",
-        "mindful.setting_set(text,jsonb,text,uuid,text)",
+        "mindful.setting_undo(bigint)",
         "mindful.llm_chat(text,uuid,text,integer,real,integer,integer)",
     ):
         with fails("42809"):

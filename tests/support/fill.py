@@ -64,6 +64,7 @@ def fill(superuser: psycopg.Connection, tenants: list[str], rows: int = 600) -> 
                 "insert into {} (tenant, {}) overriding system value"
                 " select t, {} from unnest(%s::text[]) with ordinality w (t, tenant),"
                 " generate_series(1, %s) n, lateral (select case when n %% 2 = 0 then 0 else n end as c) x"
+                " on conflict do nothing"
             ).format(
                 sql.SQL(table),
                 sql.SQL(", ").join(sql.Identifier(name) for name, _, _ in columns),
