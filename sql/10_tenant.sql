@@ -167,10 +167,12 @@ comment on function _read_only_hint() is 'What to do where this transaction may 
 create function _writable() returns boolean
 language sql stable parallel safe security invoker
 begin atomic
-    select case when h.hint is null then true else mindful._raise('25006', 'the transaction is read-only', h.hint) end
+    select case when h.hint is null then mindful._tenant_required() is not null
+        else mindful._raise('25006', 'the transaction is read-only', h.hint) end
     from (select mindful._read_only_hint() as hint) h;
 end;
-comment on function _writable() is 'Raises 25006 where this transaction may not write: called before anything is computed.';
+comment on function _writable() is
+'Raises 25006 where this transaction may not write, and 55000 where no tenant is set: called before anything is computed.';
 
 create function _text_argument(name text, value text) returns text
 language sql stable parallel safe security invoker

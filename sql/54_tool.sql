@@ -166,6 +166,7 @@ declare
     offer mindful.tool;
     current_definition text;
 begin
+    perform mindful._writable();
     select t.* into offer from mindful.tool t where t.tenant = '' and t.name = tool_accept.name;
     if not found then
         perform mindful._raise('42704', format('no tool named %s is offered', coalesce(quote_literal(name), 'null')),

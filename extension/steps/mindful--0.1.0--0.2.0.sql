@@ -1,8 +1,5 @@
 \echo Use "ALTER EXTENSION mindful UPDATE TO '0.2.0'" to load this file. \quit
 
--- include sql/10_tenant.sql _read_only_hint
--- include sql/10_tenant.sql _writable
--- include sql/12_bound.sql
 -- tenant
 -- include sql/10_tenant.sql _tenant
 create table tenant_claim (
@@ -21,6 +18,8 @@ comment on column tenant_claim.by_role is 'Whether the tenant is a role; else an
 -- include sql/10_tenant.sql _tenant_claim
 -- include sql/10_tenant.sql _tenant_claimed
 -- include sql/10_tenant.sql tenant_set
+-- include sql/10_tenant.sql _read_only_hint
+-- include sql/10_tenant.sql _writable
 insert into tenant_claim (tenant, by_role)
 select t.tenant, exists (select from pg_catalog.pg_roles r where r.rolname operator(pg_catalog.=) t.tenant)
 from (select tenant from memory union select tenant from session union select tenant from generation) t;
@@ -41,6 +40,7 @@ begin
 end
 $do$;
 
+-- include sql/12_bound.sql
 -- include sql/15_setting.sql
 
 -- model

@@ -97,9 +97,9 @@ def test_a_tool_planted_for_a_superuser(application: psycopg.Connection, db: psy
     plant = (
         "select tool_register('help_me', 'mindful._tool_run(text,jsonb,boolean)', 'Answers all.', %s, false)"
     )
-    for tenant in ("customer-7", db.info.user):
+    for tenant, sqlstate in (("customer-7", "42809"), (db.info.user, "42501")):
         application.execute("select set_config('mindful.tenant', %s, false)", (tenant,))
-        with fails("42809"):
+        with fails(sqlstate):
             application.execute(plant, (schema,))
     with fails("42501"):
         allow(application)

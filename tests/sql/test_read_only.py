@@ -1,11 +1,12 @@
 """Where nothing can be written, every call that writes says so before it computes anything."""
 
 import time
+from typing import LiteralString
 
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import fails, one
+from support import Connect, fails, one
 from support.memories import contents, remember
 
 READS = {
@@ -19,36 +20,54 @@ READS = {
     "model_unload",
     "session_context",
     "slot_status",
+    "tenant_set",
 }
 """Volatile functions that answer in a read-only transaction."""
 
 
 def test_every_function_that_writes_refuses_a_read_only_transaction(db: psycopg.Connection) -> None:
-    functions = db.execute(
-        """select p.proname, p.prokind = 'p', array(select format_type(t, null) from unnest(p.proargtypes) t)
-           from pg_proc p
-           where p.pronamespace = 'mindful'::regnamespace and p.proname !~ '^_' and p.provolatile = 'v'
-               and p.prokind in ('f', 'p') and p.prorettype <> 'trigger'::regtype
-           order by 1"""
-    ).fetchall()
-    assert {name for name, *_ in functions} > READS
-    assert len(functions) > 60
-    told = {
-        name: refusal(db, name, is_procedure, types)
-        for name, is_procedure, types in functions
-        if name not in READS
-    }
+    told = refusals(db, "set transaction read only")
+    assert len(told) > 55
+    assert one(
+        db, "select count(distinct proname) from pg_proc where proname = any (%s)", list(READS)
+    ) == len(READS)
     right = ("25006", "mindful: the transaction is read-only", True)
     assert {name: found for name, found in told.items() if found != right} == {}
 
 
+def test_every_function_that_writes_refuses_an_application_without_a_tenant(connect: Connect) -> None:
+    told = refusals(connect("application"), "set transaction read write")
+    assert len(told) > 40
+    right = ("55000", "mindful: no tenant is set", True)
+    assert {name: found for name, found in told.items() if found != right} == {}
+
+
+def refusals(
+    connection: psycopg.Connection, before: LiteralString
+) -> dict[str, tuple[str | None, str | None, bool] | None]:
+    """What each function that writes, and that the role may call, says after a statement."""
+    functions = connection.execute(
+        """select p.proname, p.prokind = 'p', array(select format_type(t, null) from unnest(p.proargtypes) t)
+           from pg_proc p
+           where p.pronamespace = 'mindful'::regnamespace and p.proname !~ '^_' and p.provolatile = 'v'
+               and p.prokind in ('f', 'p') and p.prorettype <> 'trigger'::regtype
+               and has_function_privilege(p.oid, 'execute')
+           order by 1"""
+    ).fetchall()
+    return {
+        name: refusal(connection, before, name, is_procedure, types)
+        for name, is_procedure, types in functions
+        if name not in READS
+    }
+
+
 def refusal(
-    db: psycopg.Connection, name: str, is_procedure: bool, types: list[str]
+    db: psycopg.Connection, before: LiteralString, name: str, is_procedure: bool, types: list[str]
 ) -> tuple[str | None, str | None, bool] | None:
     arguments = ", ".join(f"null::{type_}" for type_ in types)
     try:
         with db.transaction(force_rollback=True):
-            db.execute("set transaction read only")
+            db.execute(before)
             db.execute(f"{'call' if is_procedure else 'select'} mindful.{name}({arguments})".encode())
     except psycopg.Error as error:
         return error.sqlstate, error.diag.message_primary, bool(error.diag.message_hint)
