@@ -16,7 +16,7 @@ def test_the_role_of_applications_is_enough(connect: Connect, db: psycopg.Connec
     application.execute("select memory_insert('My own.')")
     assert application.execute("select content from memory").fetchall() == [("My own.",)]
     with fails("42501", hint=None):
-        application.execute("select model_default_set('x')")
+        application.execute("select model_register('x', 'generator', 'scripted', '')")
 
 
 def test_a_tenant_is_set_for_the_transaction_alone(connect: Connect, ana: psycopg.Connection) -> None:
