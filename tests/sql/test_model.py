@@ -1,9 +1,14 @@
 """The registry of models, and what one connection has loaded."""
 
+import contextlib
+import os
+import struct
 from pathlib import Path
+from random import Random
 
 import psycopg
 import pytest
+from gguf import GGUFReader
 from psycopg.types.json import Jsonb
 from support import EMBEDDER, GENERATOR, fails
 from support.files import readable_folder
@@ -164,3 +169,57 @@ def test_a_package_of_another_version_says_so(db: psycopg.Connection) -> None:
     db.execute("update pg_extension set extversion = '0.0.1' where extname = 'mindful'")
     with fails("55000", hint="Reconnect"):
         db.execute("select llm_token_count('Hi')")
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("generator", "llama.attention.layer_norm_rms_epsilon"),
+        ("embedder", "bert.attention.layer_norm_epsilon"),
+    ],
+)
+def test_a_file_that_ends_the_process_that_runs_it_is_refused(
+    db: psycopg.Connection, kind: str, key: str
+) -> None:
+    """llama.cpp aborts where an epsilon is negative; in the backend that would end all connections."""
+    with readable_folder() as folder:
+        path = folder / "damaged.gguf"
+        path.write_bytes(Path(model_files(db)[kind]).read_bytes())
+        path.chmod(0o644)
+        field = GGUFReader(path).fields[key]
+        patch(path, field.offset + sum(part.nbytes for part in field.parts[:-1]), struct.pack("<f", -1.0))
+        with fails("XX001", hint="copy"):
+            db.execute("select model_register('m', %s, 'llama_cpp', %s)", (kind, str(path)))
+    assert not db.broken
+
+
+def test_damaged_models_never_end_the_server(db: psycopg.Connection) -> None:
+    """Cut at many places, with bytes, sizes and counts changed anywhere before the weights."""
+    random = Random(11)
+    whole = Path(model_files(db)["embedder"]).read_bytes()
+    with readable_folder() as folder:
+        path = folder / "damaged.gguf"
+        path.write_bytes(whole)
+        path.chmod(0o644)
+        weights = min(tensor.data_offset for tensor in GGUFReader(path).tensors)
+        for at in range(24):
+            place = random.choice([random.randrange(4, 64), random.randrange(weights - 8)])
+            damage = random.choice([b"\x00", b"\xff" * 4, struct.pack("<Q", 2**62), random.randbytes(2)])
+            if at % 4 == 0:
+                os.truncate(path, random.randrange(len(whole)))
+            else:
+                patch(path, place, damage)
+            # Many damages are harmless: a letter of the license, a token's text.
+            with (
+                contextlib.suppress(psycopg.errors.DataCorrupted, psycopg.errors.InvalidParameterValue),
+                db.transaction(),
+            ):
+                db.execute("select model_register('m', 'embedder', 'llama_cpp', %s)", (str(path),))
+                raise psycopg.Rollback
+            path.write_bytes(whole) if at % 4 == 0 else patch(path, place, whole[place : place + len(damage)])
+
+
+def patch(path: Path, place: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(data)

@@ -9,7 +9,7 @@ from typing import Any
 from mindful import providers, runtime
 from mindful.entry import sql_function, writing_function
 from mindful.errors import DuplicateObjectError, InvalidParameterError, NullValueError
-from mindful.ports import Database, ModelFacts
+from mindful.ports import Database, ModelFacts, ModelSpec
 
 _STRONGEST = 10.0
 """Of an adapter's scale."""
@@ -32,6 +32,10 @@ def model_register(
         raise InvalidParameterError(f'there is no kind "{kind}"', f"Kinds are {', '.join(providers.KINDS)}.")
     _check_free(db, name)
     settings = _settings(options)
+    if provider == "llama_cpp":
+        from mindful.providers.llama.probe import probe
+
+        probe(ModelSpec(name, kind, provider, source, "", settings), db)
     facts = providers.module(provider).inspect(kind, source, settings)
     _insert(db, (name, kind, provider, source, json.dumps(settings)), granted_to, facts)
     if kind == "embedder":

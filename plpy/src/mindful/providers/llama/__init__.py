@@ -11,6 +11,7 @@ from mindful.errors import CorruptedModelError, InvalidParameterError
 from mindful.ports import Generator, Interrupts, Message, Model, ModelFacts, ModelSpec
 from mindful.providers.llama.adapter import Adapter, check_file
 from mindful.providers.llama.library import llama
+from mindful.providers.llama.probe import probe
 from mindful.providers.llama.weights import Weights
 from mindful.providers.options import check_known, file_sha256, integer
 
@@ -67,9 +68,9 @@ def inspect_adapter(
     check_known(options, ("scale", *_ANSWERING))
     check_file(source)
     sha256 = file_sha256(source)
-    generator = cast(
-        Generator, load(replace(base, adapter=source, sha256=sha256, options={**base.options, **options}))
-    )
+    spec = replace(base, adapter=source, sha256=sha256, options={**base.options, **options})
+    probe(spec, interrupts)
+    generator = cast(Generator, load(spec))
     try:
         tokens = generator.encode([Message("user", "Hi")])
         if not math.isfinite(*generator.next_logprobs(tokens, ["Hi"], interrupts)):
