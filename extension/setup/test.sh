@@ -21,6 +21,7 @@ finish() {
     rm -rf "$state"
 }
 trap finish EXIT
+trap "exit 1" HUP INT TERM
 
 dsns=()
 for ((n = 1; n <= processes; n++)); do
