@@ -23,6 +23,8 @@ from mindful.text import TextStream
 
 _BATCH = 512
 _SLOW_TOKEN_S = 0.05
+_TOKENIZED = 64
+"""Texts tokenized between two looks at cancels."""
 
 
 class LlamaGenerator:
@@ -178,7 +180,11 @@ class LlamaGenerator:
         after = [self._weights.tokenize(last + text)[before:] for text in candidates]
         if len(set(map(len, after))) > 1:
             after = [self._weights.tokenize(last + text + end)[before:] for text in candidates]
-        tokens = [self._weights.tokenize(prompt, surround=True) for prompt in prompts]
+        tokens = []
+        for at, prompt in enumerate(prompts):
+            if at % _TOKENIZED == 0:
+                workers.check()
+            tokens.append(self._weights.tokenize(prompt, surround=True))
         longest = max(map(len, tokens)) + max(map(len, after))
         if longest > self.context_length:
             raise ContextLengthError(
