@@ -159,3 +159,30 @@ def test_rows_of_earlier_versions_fail_no_consolidation(
     talk(ana, "I live in Bergen.")
     ana.execute("update memory set created_at = '0044-03-15 BC', valid_from = '0044-03-15 BC'")
     assert one(ana, "select status, error from memory_consolidate()") == ("completed", None)
+
+
+def test_turns_keep_their_order_whatever_the_clock_says(ana: psycopg.Connection) -> None:
+    session = one(ana, "select session_start()")
+    for moment in ("2099-01-01", "1999-01-01", "2050-01-01"):
+        ana.execute(
+            "select message_insert(%s, 'user', %s, created_at => %s)", (session, f"At {moment}.", moment)
+        )
+    ana.execute("select llm_chat('And now?', %s, model => %s)", (session, SCRIPTED_GENERATOR))
+    turns = ana.execute(
+        "select id, turn, content from memory where session_id = %s order by turn", (session,)
+    ).fetchall()
+    assert [turn for _, turn, _ in turns] == [1, 2, 3, 4, 5]
+    assert sorted(turns) == turns
+    shown = ana.execute(
+        "select content from session_context(%s, 'Then?', %s)", (session, SCRIPTED_GENERATOR)
+    ).fetchall()
+    told = [content for (content,) in shown if content.startswith("At ")]
+    assert told == ["At 2099-01-01.", "At 1999-01-01.", "At 2050-01-01."]
+    assert one(ana, "select max(recency) from memory_recall('At', 10)") == 1
+    assert one(ana, "select status from memory_consolidate()") == "completed"
+    assert (
+        ana.execute(
+            "select value from memory_prune(keep => 0, kinds => '{message}') where value > 0.5"
+        ).fetchall()
+        == []
+    )

@@ -89,6 +89,23 @@ def test_an_updated_database_is_as_a_new_one_and_keeps_its_rows(
         use(connection)
 
 
+def test_times_that_clients_cannot_read_are_clamped(
+    cluster: Cluster, new_database: Callable[[], str]
+) -> None:
+    with cluster.connect(new_database()) as connection:
+        install(connection, "0.1.0")
+        connection.execute("set row_security = off")
+        for moment in ("0044-03-15 BC", "-infinity", "infinity", "294276-01-01"):
+            connection.execute("insert into mindful.memory (content, created_at) values ('x', %s)", (moment,))
+        connection.execute("reset row_security")
+        connection.execute("alter extension mindful update")
+        connection.execute("set timezone = 'UTC'")
+        years = connection.execute(
+            "select extract(year from created_at)::int, current_setting('row_security') from mindful.memory order by id"
+        ).fetchall()
+    assert years == [(1, "on"), (1, "on"), (9999, "on"), (9999, "on")]
+
+
 def use(connection: psycopg.Connection) -> None:
     """Remember, recall, talk and review, beside the seeded rows."""
     (highest,) = connection.execute("select max(id) from memory").fetchone() or ()
