@@ -70,6 +70,9 @@ begin
     if scope is null or scope not in ('global', 'user') then
         perform mindful._raise('22023', format('scope is %s', coalesce(quote_literal(scope), 'null')),
             'Scopes are global, the default of all tenants, and user, your own.');
+    elsif scope = 'global' and not pg_has_role(current_user, 'mindful_admin', 'usage') then
+        perform mindful._raise('42501', 'only members of mindful_admin set the default of all tenants',
+            'Use scope => ''user'' for your own default generator.');
     end if;
     select * into chosen from mindful.model m where m.name = model_default_set.name;
     if not found then
@@ -78,9 +81,6 @@ begin
     elsif scope = 'user' then
         perform mindful._default_generator_set(name);
         return;
-    elsif not pg_has_role(current_user, 'mindful_admin', 'usage') then
-        perform mindful._raise('42501', 'only members of mindful_admin set the default of all tenants',
-            'Use scope => ''user'' for your own default generator.');
     end if;
     if chosen.trained_on > 0 then
         perform mindful._adapter_consents_check(name);
