@@ -32,6 +32,7 @@ dsn: up #: print the private cluster's connection string, and nothing else
 	@$(setup)/cluster.sh dsn
 
 test: server models install dev #: set up and run the tests, two at a time (PYTEST_ARGS="-k recall" JOBS=1)
+	@$(setup)/packages.sh pgbouncer
 	@$(setup)/python.sh server reference train
 	@$(setup)/test.sh $(JOBS) $(dev)pytest $(PYTEST_ARGS)
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing of: PostgreSQL with PL/Python, pg_cron and pgvector, Python's venv, a compiler.
+# packages.sh [PACKAGE...]: installs what is missing of PostgreSQL with PL/Python, pg_cron and pgvector, Python's venv,
+# a compiler, and the packages that are named.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 pgvector_min=0.8
@@ -31,15 +32,20 @@ apt_has_pgvector() {
     [ -n "$version" ] && [ "$version" != '(none)' ] && dpkg --compare-versions "$version" ge "$pgvector_min"
 }
 
-# Debian's own default cluster is neither needed nor wanted where the server came only for this project. The
-# demo reads the manual, and slim images leave all documentation out.
+# Debian's own default cluster and services are neither needed nor wanted where packages came only for this project.
+# The demo reads the manual, and slim images leave all documentation out.
 install_packages() {
-    local conf=/etc/postgresql-common/createcluster.d/mindful.conf status=0
+    local conf=/etc/postgresql-common/createcluster.d/mindful.conf policy=/usr/sbin/policy-rc.d status=0
     as_root mkdir -p "${conf%/*}"
     echo 'create_main_cluster = false' | as_root tee "$conf" >/dev/null
+    if [ -e "$policy" ]; then policy=''; else
+        # Of no effect once this process has ended, however that was.
+        printf '#!/bin/sh\n[ ! -d /proc/%s ] || exit 101\n' "$$" | as_root tee "$policy" >/dev/null
+        as_root chmod 755 "$policy"
+    fi
     (logged apt-install "installing $*" apt_get install --no-install-recommends \
         -o 'DPkg::Options::=--path-include=/usr/share/doc/postgresql-doc-*' "$@") || status=$?
-    as_root rm -f "$conf"
+    as_root rm -f "$conf" ${policy:+"$policy"}
     return "$status"
 }
 
@@ -80,7 +86,7 @@ main() {
         major=$(pg_major) || die "apt knows no package named postgresql"
     }
     wanted=("postgresql-$major" "postgresql-plpython3-$major" "postgresql-$major-cron" "postgresql-doc-$major"
-        python3-venv build-essential cmake ninja-build)
+        python3-venv build-essential cmake ninja-build "$@")
     mapfile -t absent < <(missing "${wanted[@]}")
     has_pgvector "$major" && pgvector=1
     if [ "${#absent[@]}" = 0 ] && [ -n "$pgvector" ]; then return; fi
@@ -98,4 +104,4 @@ main() {
     [ -z "$build_pgvector" ] || build_pgvector "$major"
 }
 
-main
+main "$@"

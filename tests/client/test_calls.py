@@ -18,6 +18,8 @@ HELPERS = {"chat", "chat_stream"}
 """Methods that are two calls."""
 OWN = {"cancel", "close"}
 """Methods that are no call."""
+WITHIN = "tenant_set"
+"""What every call of a client with a tenant begins with."""
 
 SIGNATURES = """
     select p.proname, p.proargnames[1:p.pronargs], p.proargtypes::regtype[]::text[], p.pronargdefaults,
@@ -47,6 +49,7 @@ def functions(db: psycopg.Connection) -> dict[str, Function]:
     return {
         name: Function(dict(zip(names or [], types, strict=True)), defaults, columns)
         for name, names, types, defaults, columns in rows
+        if name != WITHIN
     }
 
 

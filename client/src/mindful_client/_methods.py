@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from psycopg import BaseConnection
 from psycopg.pq import TransactionStatus
 
-from mindful_client.errors import NotReadyError
+from mindful_client.errors import InvalidInputError, NotReadyError
 
 M = TypeVar("M", bound=Callable[..., Any])
 
@@ -41,6 +41,23 @@ def presented(method: M, build: Callable[..., Any], returns: str) -> M:
         return_annotation=returns.format("str" if result == "Stream" else result),
     )
     return method
+
+
+# A caller's transaction has the tenant after a call that it had before.
+TENANT_SET = "select current_setting('mindful.tenant', true), mindful.tenant_set(%s)"
+TENANT_RESTORE = "select set_config('mindful.tenant', %s, true)"
+
+
+def checked_tenant(tenant: str | None) -> str | None:
+    """Return the name of a tenant, or raise if a client could not act for it."""
+    if tenant == "":
+        raise InvalidInputError("tenant is empty", sqlstate="22023", hint="Leave it out for the role's own.")
+    return tenant
+
+
+def may_go_on(connection: BaseConnection[Any]) -> bool:
+    """Tell whether a connection is within a transaction that has not failed."""
+    return connection.info.transaction_status == TransactionStatus.INTRANS
 
 
 def is_idle(connection: BaseConnection[Any]) -> bool:

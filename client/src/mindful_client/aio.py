@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -44,10 +44,19 @@ class AsyncClient:
     itself. A task that is cancelled cancels its call on the server.
     """
 
-    def __init__(self, target: str | psycopg.AsyncConnection[Any] | AsyncConnectionPool[Any]) -> None:
+    def __init__(
+        self,
+        target: str | psycopg.AsyncConnection[Any] | AsyncConnectionPool[Any],
+        *,
+        tenant: str | None = None,
+    ) -> None:
         self._target = target
+        self._tenant = _methods.checked_tenant(tenant)
         self._own: psycopg.AsyncConnection[Any] | None = None
         self._opening = asyncio.Lock()
+        self._is_pooled = isinstance(target, AsyncConnectionPool)
+        # Tasks that share a connection would share a transaction.
+        self._turn = nullcontext() if self._is_pooled else asyncio.Lock()
         self._active: set[psycopg.AsyncConnection[Any]] = set()
         self._streaming = False
 
@@ -172,22 +181,25 @@ class AsyncClient:
             await self._run(call.before)
         with translated():
             async with (
+                self._turn,
                 self._connection() as connection,
                 self._transaction(connection),
                 connection.cursor(row_factory=tuple_row) as cursor,
             ):
-                await cursor.execute(call.query, call.parameters)
+                await cursor.execute(call.query, call.parameters, prepare=False)
                 return call.read(await cursor.fetchall())
 
     async def _pieces(self, call: Stream) -> AsyncGenerator[str, None]:
         if call.before is not None:
             await self._run(call.before)
         with translated():
-            async with (
-                self._connection() as connection,
-                self._stream_transaction(connection),
-                connection.cursor(_methods.cursor_name(), row_factory=tuple_row) as cursor,
-            ):
+            async with AsyncExitStack() as opened:
+                async with self._turn:
+                    connection = await opened.enter_async_context(self._connection())
+                    await opened.enter_async_context(self._transaction(connection, streams=True))
+                cursor = await opened.enter_async_context(
+                    connection.cursor(_methods.cursor_name(), row_factory=tuple_row)
+                )
                 cursor.itersize = 1
                 await cursor.execute(call.query, call.parameters)
                 async for (piece,) in cursor:
@@ -216,20 +228,33 @@ class AsyncClient:
                 )
             return nullcontext(self._own)
 
-    def _transaction(self, connection: psycopg.AsyncConnection[Any]) -> AbstractAsyncContextManager[object]:
-        if _methods.is_idle(connection) and not connection.autocommit:
-            return connection.transaction()
-        return nullcontext()
-
     @asynccontextmanager
-    async def _stream_transaction(self, connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[None]:
-        # A cursor lives in a transaction.
-        if not _methods.is_idle(connection):
-            yield
-            return
-        self._streaming = not isinstance(self._target, AsyncConnectionPool)
+    async def _transaction(
+        self, connection: psycopg.AsyncConnection[Any], streams: bool = False
+    ) -> AsyncIterator[None]:
+        """Begin a transaction where what follows needs one of its own, as a cursor and a tenant do."""
+        begins = _methods.is_idle(connection) and (
+            streams or self._tenant is not None or not connection.autocommit
+        )
+        if streams:
+            self._streaming = not self._is_pooled and (begins or self._tenant is not None)
         try:
-            async with connection.transaction():
-                yield
+            async with connection.transaction() if begins else nullcontext():
+                before = await self._set_tenant(connection)
+                try:
+                    yield
+                finally:
+                    if not begins and self._tenant is not None and _methods.may_go_on(connection):
+                        await connection.execute(_methods.TENANT_RESTORE, (before,), prepare=False)
         finally:
-            self._streaming = False
+            if streams:
+                self._streaming = False
+
+    async def _set_tenant(self, connection: psycopg.AsyncConnection[Any]) -> str:
+        """Set the tenant until the transaction ends, and return the one before."""
+        if self._tenant is None:
+            return ""
+        async with connection.cursor(row_factory=tuple_row) as cursor:
+            await cursor.execute(_methods.TENANT_SET, (self._tenant,), prepare=False)
+            ((before, _),) = await cursor.fetchall()
+        return before or ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -44,14 +44,23 @@ class Client:
       when it returns. Inside one, calls are part of that, and the client never commits;
     - a pool of the caller's, which gives each call a connection: use one where threads call at the same time.
 
+    With a tenant, each call sets it for its transaction, as members of mindful_application do: the connection may
+    go to others afterwards, and behind a pooler it does. A transaction of the caller's keeps its own tenant.
+
     Besides what it names, every method may raise NotAllowedError, NotReadyError, UnavailableError and
-    QueryCancelledError. A call is one statement: no retries, no DDL.
+    QueryCancelledError. A call is one statement, never prepared: no retries, no DDL.
     """
 
-    def __init__(self, target: str | psycopg.Connection[Any] | ConnectionPool[Any]) -> None:
+    def __init__(
+        self, target: str | psycopg.Connection[Any] | ConnectionPool[Any], *, tenant: str | None = None
+    ) -> None:
         self._target = target
+        self._tenant = _methods.checked_tenant(tenant)
         self._own: psycopg.Connection[Any] | None = None
         self._opening = threading.Lock()
+        self._is_pooled = isinstance(target, ConnectionPool)
+        # Threads that share a connection would share a transaction.
+        self._turn = nullcontext() if self._is_pooled else threading.Lock()
         self._active: set[psycopg.Connection[Any]] = set()
         self._streaming = False
 
@@ -176,22 +185,22 @@ class Client:
             self._run(call.before)
         with (
             translated(),
+            self._turn,
             self._connection() as connection,
             self._transaction(connection),
             connection.cursor(row_factory=tuple_row) as cursor,
         ):
-            cursor.execute(call.query, call.parameters)
+            cursor.execute(call.query, call.parameters, prepare=False)
             return call.read(cursor.fetchall())
 
     def _pieces(self, call: Stream) -> Generator[str, None, None]:
         if call.before is not None:
             self._run(call.before)
-        with (
-            translated(),
-            self._connection() as connection,
-            self._stream_transaction(connection),
-            connection.cursor(_methods.cursor_name(), row_factory=tuple_row) as cursor,
-        ):
+        with translated(), ExitStack() as opened:
+            with self._turn:
+                connection = opened.enter_context(self._connection())
+                opened.enter_context(self._transaction(connection, streams=True))
+            cursor = opened.enter_context(connection.cursor(_methods.cursor_name(), row_factory=tuple_row))
             cursor.itersize = 1
             cursor.execute(call.query, call.parameters)
             for (piece,) in cursor:
@@ -220,20 +229,31 @@ class Client:
                 )
             return nullcontext(self._own)
 
-    def _transaction(self, connection: psycopg.Connection[Any]) -> AbstractContextManager[object]:
-        if _methods.is_idle(connection) and not connection.autocommit:
-            return connection.transaction()
-        return nullcontext()
-
     @contextmanager
-    def _stream_transaction(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        # A cursor lives in a transaction.
-        if not _methods.is_idle(connection):
-            yield
-            return
-        self._streaming = not isinstance(self._target, ConnectionPool)
+    def _transaction(self, connection: psycopg.Connection[Any], streams: bool = False) -> Iterator[None]:
+        """Begin a transaction where what follows needs one of its own, as a cursor and a tenant do."""
+        begins = _methods.is_idle(connection) and (
+            streams or self._tenant is not None or not connection.autocommit
+        )
+        if streams:
+            self._streaming = not self._is_pooled and (begins or self._tenant is not None)
         try:
-            with connection.transaction():
-                yield
+            with connection.transaction() if begins else nullcontext():
+                before = self._set_tenant(connection)
+                try:
+                    yield
+                finally:
+                    if not begins and self._tenant is not None and _methods.may_go_on(connection):
+                        connection.execute(_methods.TENANT_RESTORE, (before,), prepare=False)
         finally:
-            self._streaming = False
+            if streams:
+                self._streaming = False
+
+    def _set_tenant(self, connection: psycopg.Connection[Any]) -> str:
+        """Set the tenant until the transaction ends, and return the one before."""
+        if self._tenant is None:
+            return ""
+        with connection.cursor(row_factory=tuple_row) as cursor:
+            cursor.execute(_methods.TENANT_SET, (self._tenant,), prepare=False)
+            ((before, _),) = cursor.fetchall()
+        return before or ""

@@ -46,14 +46,19 @@ class _Commands(click.Group):
     default="",
     help="Connection string; MINDFUL_DSN or libpq's PGHOST, PGDATABASE ... where it is not given.",
 )
+@click.option(
+    "--tenant",
+    envvar="MINDFUL_TENANT",
+    help="Whose memories; for members of mindful_application. Or MINDFUL_TENANT.",
+)
 @click.version_option(package_name="pg-mindful", message="mindful %(version)s")
 @click.pass_context
-def main(context: click.Context, dsn: str) -> None:
+def main(context: click.Context, dsn: str, tenant: str | None) -> None:
     """Chat with a PostgreSQL database that has the extension mindful."""
     for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace"), (sys.stderr, "replace")):
         if isinstance(stream, io.TextIOWrapper):  # bytes that are no text are an error to report, not a crash
             stream.reconfigure(errors=errors)
-    context.obj = context.with_resource(Client(dsn))
+    context.obj = context.with_resource(Client(dsn, tenant=tenant))
 
 
 for command in (

@@ -49,7 +49,7 @@ def export_(
     with (
         translated(),
         client._connection() as connection,
-        connection.transaction(),
+        client._transaction(connection, streams=True),
         connection.cursor(_methods.cursor_name()) as cursor,
     ):
         cursor.itersize = _ROWS
@@ -76,7 +76,7 @@ def import_(client: Client, file: IO[bytes]) -> None:
             translated(),
             _seekable(file) as whole,
             client._connection() as connection,
-            connection.transaction(),
+            client._transaction(connection, streams=True),
         ):
             connection.execute("create temp table mindful_import (line jsonb) on commit drop")
             _copy(connection, whole)

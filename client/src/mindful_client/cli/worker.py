@@ -46,14 +46,18 @@ def worker(context: click.Context, once: bool, sweep_minutes: float, consolidate
     An administrator's worker works for everybody. Ctrl-C ends it after the batch it is at, a second Ctrl-C at
     once; what it had not finished, another does. Any number of workers may run.
     """
-    _Worker(context.find_root().params["dsn"], once, sweep_minutes * 60, consolidate, adapt).run()
+    target = context.find_root().params
+    _Worker(target["dsn"], target["tenant"], once, sweep_minutes * 60, consolidate, adapt).run()
 
 
 class _Worker:
     """A loop over batches, until somebody stops it."""
 
-    def __init__(self, dsn: str, once: bool, sweep_s: float, consolidate: bool, adapt: bool) -> None:
+    def __init__(
+        self, dsn: str, tenant: str | None, once: bool, sweep_s: float, consolidate: bool, adapt: bool
+    ) -> None:
         self._dsn = dsn
+        self._tenant = tenant
         self._once = once
         self._consolidates = consolidate
         self._sweep_s = sweep_s
@@ -70,7 +74,7 @@ class _Worker:
             while not self._stopped:
                 try:
                     with translated(), self._connection() as connection:
-                        self._client = Client(connection)
+                        self._client = Client(connection, tenant=self._tenant)
                         self._work(self._client, connection)
                 except QueryCancelledError as error:
                     if not self._stopped:
