@@ -148,7 +148,7 @@ language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
-    raise exception using errcode = sqlstate, message = 'mindful: ' || message, hint = hint;
+    raise exception using errcode = sqlstate, message = 'mindful: ' || left(message, 1000), hint = left(hint, 1000);
 end
 $$;
 comment on function _raise(text, text, text) is 'Raises an error from within an expression.';
@@ -180,15 +180,39 @@ begin atomic
     select case
         when value is null
             then mindful._raise('22004', name || ' is null', 'Give a text.')::text
-        when pg_catalog.btrim(value, E' \t\n\r') = ''
-            then mindful._raise('22023', name || ' is empty', 'Give a text with at least one visible character.')::text
         when pg_catalog.octet_length(value) > 262144
             then mindful._raise('54000', pg_catalog.format('%s has %s bytes, more than 262144', name, pg_catalog.octet_length(value)),
                 'Split it into passages: a long text is recalled better by its parts.')::text
+        when pg_catalog.btrim(value, E' \t\n\r') = ''
+            then mindful._raise('22023', name || ' is empty', 'Give a text with at least one visible character.')::text
         else value
     end;
 end;
 comment on function _text_argument(text, text) is 'Returns a text that can be remembered, or raises 22004, 22023 or 54000.';
+
+create function _short_argument(name text, value text) returns text
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when pg_catalog.octet_length(value) > 1024
+            then mindful._raise('54000', pg_catalog.format('%s has %s bytes, more than 1024', name, pg_catalog.octet_length(value)),
+                'Give a shorter one.')::text
+        else value
+    end;
+end;
+comment on function _short_argument(text, text) is 'Returns a name or a title of at most 1024 bytes, or raises 54000.';
+
+create function _json_argument(name text, value jsonb) returns jsonb
+language sql stable parallel safe security invoker
+begin atomic
+    select case
+        when pg_catalog.pg_column_size(value) > 262144
+            then mindful._raise('54000', pg_catalog.format('%s has %s bytes, more than 262144', name, pg_catalog.pg_column_size(value)),
+                'Give less at once.')::text::jsonb
+        else value
+    end;
+end;
+comment on function _json_argument(text, jsonb) is 'Returns JSON of at most 262144 bytes, or raises 54000.';
 
 create function _integer_argument(name text, value integer, low integer, high integer) returns integer
 language sql stable parallel safe security invoker

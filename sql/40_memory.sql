@@ -264,11 +264,14 @@ language sql stable parallel safe security invoker
 begin atomic
     select case
         when metadata is null then '{}'::jsonb
+        when pg_catalog.pg_column_size(metadata) > 262144
+            then mindful._raise('54000', pg_catalog.format('metadata has %s bytes, more than 262144', pg_catalog.pg_column_size(metadata)),
+                'Keep what is long as a memory of its own.')::text::jsonb
         when pg_catalog.jsonb_typeof(metadata) = 'object' then metadata
         else mindful._raise('22023', 'metadata is no JSON object', 'Give an object, such as {"topic": "travel"}.')::text::jsonb
     end;
 end;
-comment on function _metadata(jsonb) is 'Returns metadata that is a JSON object, or raises 22023.';
+comment on function _metadata(jsonb) is 'Returns metadata that is a JSON object, or raises 22023 or 54000.';
 
 create function _array_elements(name text, value jsonb, fields text[])
 returns table (element jsonb, number bigint)

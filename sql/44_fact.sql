@@ -196,8 +196,8 @@ begin atomic
         select mindful._memory_kind(coalesce(e.element ->> 'kind', 'fact')),
             mindful._text_argument('content ' || e.place, e.element ->> 'content'),
             mindful._metadata(e.element -> 'metadata'),
-            e.element ->> 'source',
-            e.element ->> 'source_key',
+            mindful._short_argument('source ' || e.place, e.element ->> 'source'),
+            mindful._short_argument('source_key ' || e.place, e.element ->> 'source_key'),
             coalesce(mindful._share_argument('importance ' || e.place, e.element -> 'importance'), 0.5),
             mindful._share_argument('confidence ' || e.place, e.element -> 'confidence'),
             coalesce(mindful._level_argument('level ' || e.place, e.element ->> 'level'), 'data'),
@@ -240,9 +240,11 @@ language sql volatile parallel unsafe security invoker
 begin atomic
     select mindful._writable();
     select mindful.memory_insert_many(pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object(
-        'content', mindful._text_argument('content', content), 'kind', mindful._memory_kind(kind), 'metadata', metadata,
-        'source', source, 'source_key', source_key, 'importance', importance, 'confidence', confidence,
-        'level', level, 'valid_from', valid_from, 'valid_to', valid_to, 'evidence', evidence)));
+        'content', mindful._text_argument('content', content), 'kind', mindful._memory_kind(kind),
+        'metadata', mindful._metadata(metadata), 'source', mindful._short_argument('source', source),
+        'source_key', mindful._short_argument('source_key', source_key), 'importance', importance, 'confidence', confidence,
+        'level', mindful._short_argument('level', level), 'valid_from', valid_from, 'valid_to', valid_to,
+        'evidence', mindful._json_argument('evidence', evidence))));
 end;
 comment on function memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb) is
 'Remembers a text and returns its id. Kinds: fact, document, summary, reflection (messages come by message_insert). Importance (NULL: 0.5) and confidence are from 0 to 1; levels are data (NULL), information, knowledge, wisdom; it is true from valid_from until before valid_to, NULL being for ever. Evidence is an array of {"source_id", "quote"} as in memory_evidence_insert. It is indexed and, if there is a default embedder, embedded in the same transaction. Errors: 22004 (NULL), 22023 (empty text, unknown kind or level, out of range, a quote that its source does not hold), 42704 (no such source of yours), 54000 (over 262144 bytes), 23505 (source and source_key taken).';

@@ -103,7 +103,7 @@ declare
     places text[];
     repeated text;
 begin
-    perform mindful._writable();
+    perform mindful._writable(), mindful._short_argument('source', source), mindful._short_argument('title', title);
     select array_agg(p.key order by p.number), array_agg(p.content order by p.number),
         array_agg((p.metadata || jsonb_build_object('chunk', p.number, 'chunks', p.parts))::text order by p.number)
     into keys, contents, places

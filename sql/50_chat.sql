@@ -5,7 +5,7 @@ begin atomic
     select mindful._writable();
     insert into mindful.session (title, system_prompt, metadata)
     values (
-        title,
+        mindful._short_argument('title', title),
         case
             when pg_catalog.octet_length(system_prompt) > 262144 then mindful._text_argument('system_prompt', system_prompt)
             else system_prompt
@@ -15,7 +15,7 @@ begin atomic
     returning session_id;
 end;
 comment on function session_start(text, text, jsonb) is
-'Starts a conversation and returns its id. The system prompt, if any, opens every prompt of this conversation. Errors: 22023 (metadata that are no object), 54000 (a system prompt over 262144 bytes).';
+'Starts a conversation and returns its id. The system prompt, if any, opens every prompt of this conversation. Errors: 22023 (metadata that are no object), 54000 (a title over 1024 bytes, a system prompt or metadata over 262144).';
 
 create function _session_lock(session_id uuid) returns uuid
 language plpgsql volatile parallel unsafe security invoker
@@ -82,7 +82,7 @@ language sql volatile parallel unsafe security invoker
 begin atomic
     select mindful._writable();
     select mindful.message_insert_many(session_id, pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object(
-        'role', role, 'content', content, 'metadata', metadata, 'created_at', created_at)));
+        'role', mindful._message_role('role', role), 'content', mindful._text_argument('content', content), 'metadata', mindful._metadata(metadata), 'created_at', created_at)));
 end;
 comment on function message_insert(uuid, text, text, jsonb, timestamptz) is
 'Appends a message to a session and returns its id. Roles and errors as message_insert_many.';

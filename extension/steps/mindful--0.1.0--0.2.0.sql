@@ -19,6 +19,10 @@ comment on column tenant_claim.by_role is 'Whether the tenant is a role; else an
 -- include sql/10_tenant.sql _tenant_claimed
 -- include sql/10_tenant.sql tenant_set
 -- include sql/10_tenant.sql _read_only_hint
+-- include sql/10_tenant.sql _raise
+-- include sql/10_tenant.sql _short_argument
+-- include sql/10_tenant.sql _json_argument
+-- include sql/10_tenant.sql _text_argument
 -- include sql/10_tenant.sql _writable
 insert into tenant_claim (tenant, by_role)
 select t.tenant, exists (select from pg_catalog.pg_roles r where r.rolname operator(pg_catalog.=) t.tenant)
@@ -117,6 +121,7 @@ drop trigger index_updated on memory;
 create trigger index_updated after update on memory referencing old table as old_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
 
+-- include sql/40_memory.sql _metadata
 -- include sql/40_memory.sql _memory_changed
 -- include sql/40_memory.sql _memory_index
 -- include sql/40_memory.sql _embedding_table_create
@@ -161,10 +166,10 @@ alter type chat_detail add attribute probability real, add attribute reason text
 -- include sql/50_chat.sql llm_chat_detail
 -- include sql/50_chat.sql llm_chat_stream
 -- include sql/50_chat.sql session_start
+-- include sql/50_chat.sql _message_role
 -- include sql/50_chat.sql message_insert_many
 -- include sql/50_chat.sql message_insert
 drop function _message_role(text, bigint);
--- include sql/50_chat.sql _message_role
 -- include sql/50_chat.sql _session_turns
 
 drop function session_context(uuid, text, text, integer, integer);

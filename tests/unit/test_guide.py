@@ -26,7 +26,7 @@ class Bytes:
         """The last token does."""
         return token == 256
 
-    def tokenize(self, text: str) -> list[int]:
+    def tokenize_apart(self, text: str) -> list[int]:
         """List the text's bytes."""
         return list(text.encode())
 

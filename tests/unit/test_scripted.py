@@ -94,7 +94,7 @@ def test_texts_that_share_words_are_near_and_vectors_are_unit() -> None:
 )
 def test_a_broken_script_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameterError) as caught:
-        scripted.load(ModelSpec("s", "generator", "scripted", "", "", options))
+        scripted.load(ModelSpec("s", "generator", "scripted", "", "", options), FakeDatabase({}))
     assert caught.value.hint
 
 

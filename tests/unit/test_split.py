@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mindful.split import Chunk, split
+from support.hostile import texts
+from unit.fakes import FakeDatabase
 
 PYTHON = '''"""Animals."""
 
@@ -51,7 +55,7 @@ def words(text: str) -> int:
 
 
 def parts(text: str, source: str, size: int, overlap: int = 0, kind: str = "auto") -> list[Chunk]:
-    return split(text, kind, source, words, size, overlap)
+    return split(text, kind, source, words, size, overlap, FakeDatabase({}))
 
 
 def headings(text: str, source: str, size: int, kind: str = "auto") -> list[str | None]:
@@ -74,7 +78,7 @@ def test_an_overlap_does_not_move_a_chunk_into_the_section_before() -> None:
 
 
 def test_code_is_split_at_its_definitions() -> None:
-    assert headings(PYTHON, "animals.py", 12) == [None, "Dog", "Dog > bark", "main"]
+    assert headings(PYTHON, "animals.py", 12) == [None, "Dog", "Dog > bark", "Dog > sleep", "main"]
     assert headings(C, "count.c", 14) == [None, "increment", "point", "main"]
     assert headings(TYPESCRIPT, "greet.ts", 10) == ["Named", "Greeter", "Greeter > greet", "main"]
 
@@ -90,8 +94,8 @@ def test_code_is_split_at_its_definitions() -> None:
         ("a.rb", "def run\n  1\nend", "run"),
         ("a.rs", "fn run() -> i32 { 1 }", "run"),
         ("a.tsx", "function View() { return <b>x</b>; }", "View"),
-        ("a.sh", "run() { echo 1; }", None),
-        ("a.cs", "class Main { void Run() { } }", None),
+        ("a.sh", "run() { echo 1; }", "run"),
+        ("a.cs", "class Main { void Run() { } }", "Main"),
     ],
 )
 def test_every_grammar_works(source: str, text: str, heading: str | None) -> None:
@@ -124,7 +128,7 @@ def test_the_kind_is_told_by_the_ending_or_given() -> None:
     st.integers(0, 8),
 )
 def test_places_are_characters_and_nothing_is_lost(text: str, source: str, overlap: int) -> None:
-    found = split(text, "auto", source, len, 16, overlap)
+    found = split(text, "auto", source, len, 16, overlap, FakeDatabase({}))
     assert all(len(chunk.content) <= 16 for chunk in found)
     assert [text[chunk.start : chunk.end].replace("\f", "\n") for chunk in found] == [
         chunk.content for chunk in found
@@ -144,22 +148,67 @@ def test_a_long_text_without_spaces_is_not_counted_again_and_again() -> None:
         return len(text)
 
     text = "x" * 20000
-    found = split(text, "prose", "a", count, 200, 20)
+    found = split(text, "prose", "a", count, 200, 20, FakeDatabase({}))
     assert "".join(text[max(chunk.start, 0) : chunk.end] for chunk in found).startswith("xxx")
     assert found[-1].end == len(text)
     assert counted < 100 * len(text)
 
 
-@pytest.mark.parametrize(("text", "source"), [(PYTHON, "a.py"), ("# One\n\ntext\n\n# Two\n\nmore", "a.md")])
-def test_a_cancel_ends_the_search_for_headings(text: str, source: str) -> None:
-    whole = parts(text, source, 6)
-    cut = split(text, "auto", source, words, 6, 0, pending=lambda: True)
-    assert any(chunk.heading for chunk in whole)
-    assert [(chunk.content, chunk.heading) for chunk in cut] == [(chunk.content, None) for chunk in whole]
+class CancelledError(Exception):
+    """What a check raises."""
 
 
-def test_a_large_text_is_split_without_parsing_and_has_its_headings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mindful.split._PARSED", 100)
-    large = parts(PYTHON, "a.py", 12)
-    assert [chunk.content for chunk in large] == [chunk.content for chunk in parts(PYTHON, "a.txt", 12)]
-    assert {"Dog > bark", "main"} <= {chunk.heading for chunk in large}
+class Watch(FakeDatabase):
+    """Measures the processor time between two checks, of which one may be the last."""
+
+    def __init__(self, last: int | None = None) -> None:
+        super().__init__({})
+        self.last, self.longest, self.since = last, 0.0, time.process_time()
+
+    def look(self) -> None:
+        """Note that somebody has looked."""
+        now = time.process_time()
+        self.longest, self.since = max(self.longest, now - self.since), now
+
+    def check(self) -> None:
+        super().check()
+        self.look()
+        if self.last is not None and self.checks > self.last:
+            raise CancelledError
+
+    def pending(self) -> bool:
+        """Tell whether the next check raises."""
+        self.look()
+        return self.last is not None and self.checks >= self.last
+
+
+@pytest.mark.parametrize("source", ["a.py", "a.md", "a.txt"])
+def test_a_cancel_ends_a_split(source: str) -> None:
+    with pytest.raises(CancelledError):
+        split(PYTHON * 20, "auto", source, words, 6, 0, Watch(0))
+
+
+def test_what_takes_too_long_to_parse_is_split_as_prose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mindful.split._PARSE_S", 0)
+    monkeypatch.setattr("mindful.split._PARSE_BYTE_S", 0)
+    assert headings(PYTHON * 50, "a.py", 12) == [None]
+
+
+@pytest.mark.parametrize("source", ["a", "a.md", "a.py", "a.sh", "a.rb", "a.ts", "a.cpp", "a.go", "a.php"])
+def test_a_hostile_text_is_split_in_time_and_hears_a_cancel(source: str) -> None:
+    for kind, text in texts(1 << 14).items():
+        longest = float("inf")
+        for _ in range(3):
+            watch, started = Watch(), time.process_time()
+
+            def count(part: str, watch: Watch = watch) -> int:
+                watch.check()
+                return len(part) // 4
+
+            split(text, "auto", source, count, 240, 24, watch)
+            watch.check()
+            longest = min(longest, watch.longest)
+            if longest < 0.1:
+                break
+        assert longest < 0.1, kind
+        assert time.process_time() - started < 2, kind

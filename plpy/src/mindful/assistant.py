@@ -7,10 +7,10 @@ but the user's own message, take whole sentences only, and would rather miss a r
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mindful.pattern import IGNORECASE, Found, Short, linear
 from mindful.ports import Database, Row
 
 _LONGEST = 300
@@ -23,30 +23,32 @@ _LANGUAGES = (
     "Japanese|Korean|Norwegian|Persian|Polish|Portuguese|Romanian|Russian|Spanish|Swedish|Thai|Turkish|Ukrainian|"
     "Vietnamese"
 )
-_NO_NAME = re.compile(
+_NO_NAME = linear(
     r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun|To)day|Tomorrow|Tonight|Later|Back|Again|Now|Sometime|Maybe|Crazy|Old|Stupid|"
     r"Uber|An?|The|If|When|At|On|In"
 )
 
-_SENTENCE = re.compile(r"(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<=[.!?])\s+|\n+")
-_LASTING = re.compile(
-    r"\b(?:from now on|from here on|in (?:the )?future|always|in all (?:our )?chats)\b,?", re.I
+_SENTENCE = linear(r"(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<=[.!?])\s+|\n+")
+_LASTING = linear(
+    r"\b(?:from now on|from here on|in (?:the )?future|always|in all (?:our )?chats)\b,?", IGNORECASE
 )
-_SESSION = re.compile(r"\b(?:in|for the rest of) (?:this|our) (?:chat|conversation|session)\b,?", re.I)
-_COURTESY = re.compile(
+_SESSION = linear(r"\b(?:in|for the rest of) (?:this|our) (?:chat|conversation|session)\b,?", IGNORECASE)
+_COURTESY = Short(
     r"^(?:please|ok(?:ay)?|hi|hello|hey|so|and|also|now|actually|just|"
     r"(?:can|could|would|will) you|i(?:'d| would) (?:like|prefer)(?: it if)? you to|i want you to|"
     r"you (?:can|may|should)|try to|let's)\b,?\s+|,?\s+(?:please|ok(?:ay)?|thanks|thank you|with me|to me|instead)$",
-    re.I,
+    _LONGEST,
+    IGNORECASE,
 )
-_NOTHING = re.compile(r"(?:thanks|thank you|please|ok(?:ay)?|hi|hello|hey|great|good|perfect)?", re.I)
+_ASKED = Short(r"(?:can|could|would|will) you .*\bplease\b", _LONGEST, IGNORECASE)
+_NOTHING = linear(r"(?:thanks|thank you|please|ok(?:ay)?|hi|hello|hey|great|good|perfect)?", IGNORECASE)
 
 _NAME = r"(?P<name>(?:(?:Mr|Mrs|Ms|Dr|Prof)\.? )?[^\W\d_][\w'-]*(?: (?!any)[^\W\d_][\w'-]*){0,2})"
 _ANSWER = r"(?:answers?|repl(?:y|ies)|responses?)"
 _SPEAK = r"(?:speak|talk|write|answer|reply|respond|sound)"
 _TONE = r"(?P<tone>formal|informal|casual|friendly|friendlier|warm|neutral)"
-_RULES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (key, re.compile(pattern, flags))
+_RULES: tuple[tuple[str, Short], ...] = tuple(
+    (key, Short(pattern, _LONGEST, flags))
     for key, pattern, flags in (
         ("user_name", rf"(?:[Cc]all me|[Aa]ddress me as|[Rr]efer to me as) {_NAME}", 0),
         (
@@ -58,37 +60,37 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             "assistant_tone",
             rf"(?:(?:{_SPEAK}|be)(?: to me| with me)?|use)(?:(?: in)? an?)?(?: (?:a bit|a little|much|very))?"
             rf"(?: (?P<much>more|less))? {_TONE}(?:ly)?(?: (?:tone|style|language|manner))?",
-            re.I,
+            IGNORECASE,
         ),
         (
             "assistant_tone",
             rf"(?P<stop>(?:stop (?:being|speaking|talking)|(?:don't|do not) (?:be|speak|talk))(?: so)? {_TONE}(?:ly)?)",
-            re.I,
+            IGNORECASE,
         ),
         (
             "answer_language",
             rf"(?:(?:{_SPEAK}|continue|switch)(?: to me| me)?(?: only)?(?: in| to)?) "
             rf"(?P<language>{_LANGUAGES})(?: only)?",
-            re.I,
+            IGNORECASE,
         ),
         (
             "answer_language",
             rf"(?P<stop>stop (?:speaking|answering|replying|responding|writing)(?: in)? "
             rf"(?P<language>{_LANGUAGES}))",
-            re.I,
+            IGNORECASE,
         ),
         (
             "answer_length",
             rf"(?:keep|make) (?:it|your {_ANSWER}) (?P<short>short|brief|concise|shorter|short and simple)|"
             rf"(?:be|{_SPEAK})(?: more)? (?P<short2>brief|concise|succinct|briefly|concisely)|"
             rf"(?:(?:give|write|I want|I prefer)(?: me)? )?(?P<short3>shorter|short|brief) {_ANSWER}",
-            re.I,
+            IGNORECASE,
         ),
         (
             "answer_length",
             rf"be more (?P<long>detailed|verbose)|{_SPEAK} (?P<long2>in (?:more|greater) detail|at (?:more )?length)|"
             rf"(?:(?:give|write|I want|I prefer)(?: me)? )?(?P<long3>longer|long|more detailed|detailed) {_ANSWER}",
-            re.I,
+            IGNORECASE,
         ),
     )
 )
@@ -153,7 +155,7 @@ def _change(sentence: str) -> Change | None:
     lasting = bool(_LASTING.search(sentence))
     core = _SESSION.sub("", _LASTING.sub("", sentence.replace("\u2019", "'"))).rstrip(" .!,").strip()
     if core.endswith("?"):  # "Can you speak formally?" asks for it, "Do you speak Spanish?" asks something
-        core = core.rstrip("?") if re.match(r"(?:can|could|would|will) you .*\bplease\b", core, re.I) else ""
+        core = core.rstrip("?") if _ASKED.match(core) else ""
     while (rest := _COURTESY.sub("", core).strip()) != core:
         core = rest
     for key, rule in _RULES:
@@ -163,7 +165,7 @@ def _change(sentence: str) -> Change | None:
     return None
 
 
-def _value(key: str, found: re.Match[str]) -> str | None:
+def _value(key: str, found: Found) -> str | None:
     """Read a rule's match: the new value, empty to take the setting back, None for no request after all."""
     parts = {name: text for name, text in found.groupdict().items() if text}
     if key == "user_name" and not all(map(_is_name, parts["name"].split())):

@@ -81,7 +81,7 @@ def _widened(asking: Asking, generator: Generator, context: Context, memories: i
     room = generator.context_length - reserved - bare
     parts: list[Part] = []
     for row in related(rows, shown, context.question)[:memories]:
-        asking.db.check()  # to count the tokens of a long text takes up to a second
+        asking.db.check()
         tokens = generator.count(quote(row["content"])) + _AROUND
         room -= tokens
         if room < 0:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from mindful.schema import Schema
 
 LONGEST_TEXT = 1 << 18
-"""Bytes, as for a memory: tokenizing cannot be interrupted, and takes up to a second for this many."""
+"""Bytes, as for a memory."""
+_MOST_STOPS, _LONGEST_STOP = 64, 256
+"""Every token is compared with all of them."""
 BLANK = " \t\n\r"
 """What a text of nothing else is empty with, here as in SQL."""
 
@@ -207,7 +209,13 @@ def sampling_of(
         raise InvalidParameterError(
             "stop has more than one dimension", "Give a one-dimensional array of texts."
         )
-    return Sampling(max_tokens, temperature, seed, tuple(filter(None, stop or ())))
+    stops = tuple(filter(None, stop or ()))
+    if len(stops) > _MOST_STOPS or any(len(text) > _LONGEST_STOP for text in stops):
+        raise ContextLengthError(
+            f"stop has more than {_MOST_STOPS} texts, or one of more than {_LONGEST_STOP} characters",
+            "Give fewer and shorter ones.",
+        )
+    return Sampling(max_tokens, temperature, seed, stops)
 
 
 def call_of(
@@ -225,7 +233,7 @@ def call_of(
 ) -> Call:
     """Check the arguments of a generating function, and make the call that they describe."""
     sampling = sampling_of(max_tokens, temperature, seed, stop)
-    sampling, schema = _held(sampling, json_schema, grammar)
+    sampling, schema = _held(db, sampling, json_schema, grammar)
     if not prompt.strip(BLANK):
         raise InvalidParameterError("prompt is empty", "Give a text with at least one visible character.")
     check_length("prompt", prompt)
@@ -241,7 +249,9 @@ def call_of(
     return Call(spec, generator, tokens, sampling, schema)
 
 
-def _held(sampling: Sampling, json_schema: str | None, grammar: str | None) -> tuple[Sampling, Schema | None]:
+def _held(
+    db: Database, sampling: Sampling, json_schema: str | None, grammar: str | None
+) -> tuple[Sampling, Schema | None]:
     """Hold a sampling to a schema or a grammar, where one is given."""
     if json_schema is None and grammar is None:
         return sampling, None
@@ -256,7 +266,7 @@ def _held(sampling: Sampling, json_schema: str | None, grammar: str | None) -> t
         return replace(sampling, grammar=checked(str(grammar))), None
     from mindful.schema import schema_of
 
-    schema = schema_of(json_schema)
+    schema = schema_of(json_schema, db.check)
     return replace(sampling, grammar=schema.grammar), schema
 
 
@@ -283,7 +293,7 @@ def _check_fits(tokens: Sequence[int], generator: Generator) -> None:
 
 
 def check_length(name: str, text: str) -> None:
-    """Raise unless a text can be tokenized in about a second."""
+    """Raise if a text is longer than one that can be remembered."""
     size = len(text.encode("utf-8", errors="replace"))
     if size > LONGEST_TEXT:
         raise ContextLengthError(f"{name} has {size} bytes, more than {LONGEST_TEXT}", "Split it.")

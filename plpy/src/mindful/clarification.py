@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mindful.pattern import Short, linear
 from mindful.ports import Database
 from mindful.signal import words
 
 _MOST = 3
+_RIVALS = 50
+"""Full names that are compared: more differ by more than who is meant."""
+_PARTS = 6
+"""Words of a name."""
 _LONGEST = 100
 """Characters of an answer that a question can name."""
 _ENOUGH = 2
@@ -20,8 +24,12 @@ _TEMPLATES = {
     "answer": "My answers differ: {}. Which one fits what you mean?",
 }
 """Fixed wordings: a small model asks about anything but what is unclear."""
-_NAME = re.compile(r"\b[^\W\d_a-z][\w-]*(?: [^\W\d_a-z][\w-]*)*")
-_OPENS = re.compile(r"(?:^|[.!?:]\s+|\n\s*)[\"']?$")
+_NAME = linear(r"\b[^\W\d_a-z][\w-]*(?: [^\W\d_a-z][\w-]*)*")
+_OPENS = Short(r"(?:^|[.!?:]\s+|\n\s*)[\"']?$", 20)
+_LONGEST_QUESTION = 1000
+"""Characters of a question that is asked back about: a longer text is no question."""
+_READ = 4000
+"""Characters of a memory in which names are looked for."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +59,27 @@ class Clarified:
 
 def of_names(question: str, memories: Iterable[str]) -> Question | None:
     """Ask which one is meant where memories know a name of the question as part of more than one full name."""
-    known = [
-        (found[0].split(), _opens(text, found.start())) for text in memories for found in _NAME.finditer(text)
-    ]
+    if len(question) > _LONGEST_QUESTION:
+        return None
+    known = _full_names(memories)
     for word in dict.fromkeys(word for name in _NAME.findall(question) for word in name.split()):
-        rivals = list(dict.fromkeys(filter(None, (_full_name(word, *one) for one in known))))
+        rivals = list(known.get(word, ()))[:_RIVALS]
         rivals = [name for name in rivals if not any(one != name and one in name for one in rivals)]
         if len(rivals) > 1 and not any(name in question for name in rivals):
             return Question("name", sorted(rivals[:_MOST]))
     return None
+
+
+def _full_names(memories: Iterable[str]) -> dict[str, dict[str, None]]:
+    """Return the full names that stand in memories, by each word of theirs."""
+    known: dict[str, dict[str, None]] = {}
+    for text in memories:
+        for found in _NAME.finditer(text[:_READ]):
+            parts, opens = found[0].split()[:_PARTS], _opens(text, found.start())
+            for word in parts:
+                if full := _full_name(word, parts, opens):
+                    known.setdefault(word, {})[full] = None
+    return known
 
 
 def _full_name(word: str, parts: Sequence[str], opens: bool) -> str | None:
@@ -70,7 +90,8 @@ def _full_name(word: str, parts: Sequence[str], opens: bool) -> str | None:
 
 
 def _opens(text: str, start: int) -> bool:
-    return _OPENS.search(text[:start]) is not None
+    before = text[max(start - 19, 0) : start]
+    return _OPENS.search(before if start < 20 else f"-{before}") is not None
 
 
 def of_answers(counts: Mapping[str, int]) -> Question | None:
@@ -106,8 +127,19 @@ def resolve(db: Database, message_id: int, reply: str) -> Clarified | None:
 
 def named(question: str, name: str) -> str:
     """Put a full name where the question has a part of it."""
-    parts = "|".join(map(re.escape, name.split()))
-    return re.sub(rf"\b({parts})\b", lambda _: name, question, count=1)
+    places = [(at, part) for part in name.split() if (at := _find_word(part, question)) >= 0]
+    if not places:
+        return question
+    at, part = min(places)
+    return f"{question[:at]}{name}{question[at + len(part) :]}"
+
+
+def _find_word(word: str, text: str) -> int:
+    """Find where a word stands in a text by itself; -1 where it does not."""
+    at = text.find(word)
+    while at >= 0 and (text[at - 1 : at].isalnum() or text[at + len(word) : at + len(word) + 1].isalnum()):
+        at = text.find(word, at + 1)
+    return at
 
 
 def chosen(choices: Sequence[str], reply: str) -> str | None:

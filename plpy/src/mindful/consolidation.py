@@ -99,6 +99,7 @@ class _Batch:
         resolver = Resolver(self._store.known({statement.subject for _, statement in drawn}))
         links, found = Links(), Counter[int]()
         for text, statement in drawn:
+            self._db.check()
             fact = resolver.add(statement, text.id, text.at)
             links.add(fact, text.id, text.session_id, text.turn, cause=statement.cause)
             found[text.id] += 1
@@ -132,8 +133,7 @@ class _Batch:
                     yield text, statement
 
     def _by_rules(self, text: Text) -> list[Statement]:
-        self._db.check()
-        return list(rule.statements(text.content, _speaker(text), text.at))
+        return list(rule.statements(text.content, _speaker(text), text.at, self._db.check))
 
     def _is_readable(self, text: Text) -> bool:
         """Refuse what nobody has said: facts come from people's words and from documents."""
@@ -145,8 +145,8 @@ class _Batch:
             return False
         return True
 
-    def _said_by_others(self, texts: Sequence[Text]) -> dict[str, dict[str, int]]:
-        """Return the sentences of system prompts and generated messages, by session, with the turn of each."""
+    def _said_by_others(self, texts: Sequence[Text]) -> dict[str, _Said]:
+        """Return the sentences of system prompts and generated messages, by session."""
         sessions = sorted({text.session_id for text in texts if text.session_id})
         rows = self._db.rows(
             """select s.session_id::text, 0 as turn, s.system_prompt as content
@@ -160,11 +160,11 @@ class _Batch:
             ("uuid[]",),
             (sessions,),
         )
-        said: dict[str, dict[str, int]] = {session: {} for session in sessions}
+        said = {session: _Said() for session in sessions}
         for row in rows:
             shown = plain(row["content"])
-            for start, end in sentences(shown):
-                said[row["session_id"]].setdefault(normal(shown[start:end]), row["turn"])
+            for start, end in sentences(shown, self._db.check):
+                said[row["session_id"]].add(normal(shown[start:end]), row["turn"])
         return said
 
 
@@ -172,10 +172,32 @@ def _speaker(text: Text) -> str | None:
     return None if text.kind == "document" else text.speaker or "The user"
 
 
-def _is_echo(statement: Statement, text: Text, said: dict[str, dict[str, int]]) -> bool:
+class _Said:
+    """Sentences of a session, found by any few words in a row."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, int] = {}
+        self._holders: dict[tuple[str, ...], list[str]] = {}
+
+    def add(self, sentence: str, turn: int) -> None:
+        """Add a sentence, in the order of turns."""
+        if sentence not in self._turns:
+            self._turns[sentence] = turn
+            for run in set(_runs(sentence)):
+                self._holders.setdefault(run, []).append(sentence)
+
+    def is_repeated(self, words: str, turn: int) -> bool:
+        """Tell whether a sentence of an earlier turn holds these words."""
+        held = [self._holders.get(run, []) for run in _runs(words)]
+        return any(words in one and self._turns[one] < turn for one in min(held, key=len, default=[]))
+
+
+def _runs(words: str) -> Iterator[tuple[str, ...]]:
+    listed = words.split()
+    return zip(*(listed[at:] for at in range(_ECHO_WORDS)), strict=False)
+
+
+def _is_echo(statement: Statement, text: Text, said: dict[str, _Said]) -> bool:
     """Tell whether somebody repeats what the system prompt or a generated message said before."""
-    before = said.get(text.session_id or "", {})
-    words = normal(statement.quote)
-    return len(words.split()) >= _ECHO_WORDS and any(
-        turn < (text.turn or 0) and words in sentence for sentence, turn in before.items()
-    )
+    before = said.get(text.session_id or "")
+    return before is not None and before.is_repeated(normal(statement.quote), text.turn or 0)

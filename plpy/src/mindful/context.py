@@ -319,7 +319,7 @@ class _Composer:
         return Part(part, role, content, tokens, memory_id, score, reason)
 
     def _interruptibly(self, rows: Sequence[Row]) -> Iterator[Row]:
-        """Look for a cancel between rows: to count the tokens of a long text takes up to a second."""
+        """Look for a cancel between rows."""
         for row in rows:
             self._db.check()
             yield row

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from mindful import runtime
 from mindful.call import BLANK
 from mindful.entry import writing_function
 from mindful.errors import ContextLengthError, InvalidParameterError, NullValueError
+from mindful.pattern import linear
 from mindful.ports import Database, Row
 from mindful.split import FORMATS, Chunk, split
 
@@ -23,7 +23,7 @@ _MAX_TOKENS = 240
 _SMALLEST = 16
 _SPECIAL = 2
 """Tokens that an embedder puts around a text."""
-_WORD = re.compile(r"\w+|[^\w\s]")
+_WORD = linear(r"\w+|[^\w\s]")
 
 
 @writing_function
@@ -43,13 +43,17 @@ def document_insert(
     _check_content(content)
     if format not in FORMATS:
         raise InvalidParameterError(f"format is {format!r}", f"Formats are {', '.join(FORMATS)}.")
+    db.rows(
+        """select mindful._document_source($1), mindful._short_argument('title', $2), mindful._metadata($3)""",
+        ("text", "text", "jsonb"),
+        (source, title, metadata),
+    )
     longest, count = _measure(db)
     size = min(_MAX_TOKENS, longest) if max_tokens is None else max_tokens
     _check_number("max_tokens", size, _SMALLEST, longest)
     shared = size // 10 if overlap is None else overlap
     _check_number("overlap", shared, 0, size // 2)
-    chunks = split(content, format, source, count, size, shared, db.pending)
-    db.check()
+    chunks = split(content, format, source, count, size, shared, db)
     return _write(db, source, title, metadata, chunks)
 
 

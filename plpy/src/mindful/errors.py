@@ -2,6 +2,9 @@
 
 from typing import ClassVar
 
+_LONGEST = 1000
+"""Characters of a message: it may hold a value that was given, and is logged."""
+
 
 class MindfulError(Exception):
     """An error that is reported with this class's SQLSTATE."""
@@ -9,8 +12,8 @@ class MindfulError(Exception):
     sqlstate: ClassVar[str] = "XX000"
 
     def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
+        super().__init__(message[:_LONGEST])
+        self.hint = hint and hint[:_LONGEST]
 
 
 class InvalidParameterError(MindfulError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from mindful import runtime
 from mindful.call import BLANK, Call, tokens_of
 from mindful.errors import MindfulError
 from mindful.llm import embed_texts
+from mindful.pattern import linear
 from mindful.ports import Database, ModelSpec, Sampling
 from mindful.prompt import Context
 from mindful.review import review_many
@@ -28,7 +28,7 @@ Drawn = tuple[Call, str]
 """A sampled answer, and the call that made it."""
 _ALIKE = 0.8
 """Cosine from which on two short answers say the same; numbers must be the same besides, as embeddings blur them."""
-_NUMBER = re.compile(r"\d+")
+_NUMBER = linear(r"\d+")
 
 
 @dataclass

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from mindful.pattern import IGNORECASE, linear
 from mindful.ports import Row
 
 UNTOLD = "I do not know. Nobody has told me."
@@ -56,6 +56,7 @@ _CUES = {
     "event": r"\w+ed\b|went|had|been|was|were|did|got|made|took|won|ago\b",
 }
 """Words by which a text may answer a question: where any of them stands, the question is not called unanswerable."""
+_HINTS = {relation: linear(rf"\b(?:{cue})", IGNORECASE) for relation, cue in _CUES.items()}
 _COMMON = ("likes", "event")
 """What facts tell most often: asked of texts that tell something else, or the question alone would say to abstain."""
 _TOPICS = {
@@ -69,8 +70,9 @@ _TOPICS = {
 }
 _HELD_OUT = ("allergic_to", "birthday", "prefers", "logging", "naming")
 """Asked of held-out facts alone: what is measured is whether a model abstains from what it was not trained to."""
+_RIVAL = linear(r" (?:to|over|than) ")
 _WISHES = ("prefers", "likes", "dislikes")
-_CODE = re.compile(
+_CODE = linear(
     r"\b(?:functions?|global variables?|API|endpoints?|JSON|YAML|SQL|quer(?:y|ies)|databases?|schemas?"
     r"|migrations?|transactions?|threads?|async|unit tests?|integration tests|tests|pytest|unittest|mypy|linters?|ruff"
     r"|type hints|type annotations|docstrings?|comments|indentation|tabs|naming|snake_case|camelCase|exceptions"
@@ -78,7 +80,7 @@ _CODE = re.compile(
     r"|dependenc(?:y|ies)|dataclasses|inheritance|recursion|list comprehensions|f-strings|early returns?"
     r"|Docker|Kubernetes|Linux|Git|Python|JavaScript|TypeScript|Java|Rust|Golang|Ruby|PHP|Kotlin|Swift"
     r"|PostgreSQL|Postgres|MySQL|SQLite|Redis|React|Django|Flask|FastAPI)(?!\w)",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 """Words of programming that mean little else: a "class" may be one of yoga, and "code" is vague."""
 
@@ -126,7 +128,7 @@ def told(fact: Row) -> Iterator[Sample]:
 
 def wished(fact: Row) -> str | None:
     """Return what of programming a fact wishes something of, if it does: of "tabs for indentation", indentation."""
-    chosen = re.split(r" (?:to|over|than) ", fact["object"])[0]
+    chosen = _RIVAL.split(fact["object"])[0]
     topics = _CODE.findall(chosen)
     wish = fact["relation"] in _WISHES or fact["relation"].startswith("favorite_")
     return topics[-1] if topics and wish else None
@@ -157,7 +159,7 @@ def unsaid(fact: Row) -> Iterator[Sample]:
     open_ = [
         relation
         for relation in _ranked(fact["content"], _CUES, fact["split"])
-        if relation != fact["relation"] and not re.search(rf"\b(?:{_CUES[relation]})", quotes, re.IGNORECASE)
+        if relation != fact["relation"] and not _HINTS[relation].search(quotes)
     ]
     for relation in sorted(open_, key=lambda relation: (relation in _COMMON) != common)[:1]:
         yield Sample("abstain", question(fact["subject"], relation) or "", quotes, UNSAID, (fact,))

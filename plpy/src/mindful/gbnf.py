@@ -5,25 +5,26 @@ Each character becomes a terminal of its own. Terminals of many characters would
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mindful.errors import ContextLengthError, InvalidParameterError
+from mindful.pattern import DOTALL, VERBOSE, linear
 from mindful.providers.packing import common_prefix
 
 _LONGEST = 1 << 16
 """Bytes."""
 _DEEPEST = 200
 """Parentheses within each other."""
-_TOKEN = re.compile(
-    r"""(?P<skip>\#[^\n]*|\s+) | (?P<head>[A-Za-z0-9_-]+)\s*::= | (?P<name>[A-Za-z0-9_-]+)
-    | "(?P<literal>(?:\\.|[^"\\])*)" | \[(?P<set>(?:\\.|[^\]\\])+)\] | (?P<any>\.)
-    | (?P<times>[*+?]|\{\d+(?:,\d*)?\}) | (?P<mark>[()|]) | (?P<wrong>.)""",
-    re.VERBOSE | re.DOTALL,
+_TOKEN = linear(
+    r"""(?P<skip>\#[^\n]*|\s+) | (?P<head>[A-Za-z0-9_-]++)\s*::= | (?P<name>[A-Za-z0-9_-]+)
+    | "(?P<literal>(?:\\.|[^"\\])*+)" | \[(?P<set>(?:\\.|[^\]\\])++)\] | (?P<any>\.)
+    | (?P<times>[*+?]|\{\d+(?:,\d*)?\}) | (?P<mark>[()|]) | (?P<wrong>["\[].*|.)""",
+    VERBOSE | DOTALL,
 )
+_NAME = linear(r"\w+")
 _CLOSED = ("mark", ")")
-_CHARACTER = re.compile(r"\\x([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\(.)|(.)", re.DOTALL)
+_CHARACTER = linear(r"\\x([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\(.)|(.)", DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "[": "[", "]": "]"}
 
 
@@ -130,7 +131,7 @@ class _Reader:
         again = [items[:-1] for items in alternatives if len(items) > 1 and items[-1].name == name]
         rest = [items for items in alternatives if not items or items[-1].name != name]
         inner = " ".join(item.text for items in (*again, *rest) for item in items)
-        if not again or len(again) + len(rest) < len(alternatives) or re.search(rf"\b{name}\b", inner):
+        if not again or len(again) + len(rest) < len(alternatives) or name in _NAME.findall(inner):
             return self._joined(alternatives)
         return f"({self._joined(again)})* ({self._joined(rest)})" if rest else self._joined(alternatives)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 from urllib.parse import unquote
 
 from mindful.errors import InvalidParameterError
+from mindful.pattern import linear
 
 Schema = Mapping[str, Any] | bool
 Valid = Callable[[Any, Mapping[str, Any]], bool]
@@ -25,7 +25,7 @@ _LARGEST = Decimal(10**15)
 _DECIMALS = 6
 _REPETITIONS = 512
 """llama.cpp unrolls repetitions; a bound beyond this is left to validation."""
-_ASCII_OR_NOT = re.compile(r"([\x00-\x7f]+)|([^\x00-\x7f])")
+_ASCII_OR_NOT = linear(r"([\x00-\x7f]+)|([^\x00-\x7f])")
 _SHARED = {
     "space": '" "?',
     "char": r'[^"\\\x00-\x1f\x7f] | "\\" ["\\/bfnrt]',

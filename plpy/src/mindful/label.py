@@ -82,6 +82,7 @@ class _Form:
     def __init__(self, labels: Sequence[str | None] | None, instruction: str | None) -> None:
         self.labels = _checked(labels)
         self._instruction = INSTRUCTION if instruction is None else instruction
+        check_length("instruction", self._instruction)
         self.candidates = [f" {_line(label)}" for label in self.labels]
 
     def filled(self, content: str) -> str:
@@ -163,9 +164,9 @@ def _checked(labels: Sequence[str | None] | None) -> list[str]:
 def _check(name: str, text: str) -> None:
     if not isinstance(text, str):
         raise InvalidParameterError(f"{name} is an array", "Give a one-dimensional array of texts.")
+    check_length(name, text)
     if not _line(text):
         raise InvalidParameterError(f"{name} is empty", "Give a text with at least one visible character.")
-    check_length(name, text)
 
 
 def _line(text: str) -> str:

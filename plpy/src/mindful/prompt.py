@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mindful.assistant import Change
 from mindful.clarification import Clarified
 from mindful.lesson import Lesson
+from mindful.pattern import linear
 from mindful.ports import Message, Row
 from mindful.tool import ToolCall
 
@@ -17,7 +17,7 @@ LAYOUT = "Context:\n{memories}\n\nQuestion: {message}\nAnswer:"
 """How memories and message make one turn; the model's option `layout` replaces it. Memories stand in the user's turn,
 where a small model answers from them far more often than from the system prompt (docs/decisions.md), and quoted, so
 that nothing in them can pass for an instruction."""
-_PLACEHOLDER = re.compile(r"\{memories\}|\{message\}")
+_PLACEHOLDER = linear(r"\{memories\}|\{message\}")
 OWN = ("assistant", "clarification")
 """Roles of what the model said itself."""
 

@@ -6,15 +6,16 @@ invents nothing, and kept more of what is asked for later than what a small mode
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mindful import runtime
 from mindful.entry import writing_function
 from mindful.errors import InvalidParameterError, NullValueError, UndefinedObjectError
+from mindful.pattern import linear
 from mindful.ports import Database, Generator, ModelSpec, Row
 from mindful.summary import summarize
+from mindful.text import pieces
 
 SEGMENT = 10
 """Turns that one summary covers."""
@@ -29,8 +30,8 @@ _NAMED = 2.0
 _ASKED = 0.5
 """What a word in a question is worth, or in what a model said, which is no evidence."""
 _METHODS = ("extract", "model", "off")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-_WORD = re.compile(r"\w+(?:['\u2019]\w+)?")
+_SENTENCE = linear(r"(?<=[.!?])\s+|\n+")
+_WORD = linear(r"\w+(?:['\u2019]\w+)?")
 _SHORT = 3
 """Letters of words that tell nothing: most of what short ones do is grammar."""
 
@@ -80,7 +81,12 @@ def unsupported(summary: str, sources: Iterable[str]) -> set[str]:
     return {name for sentence in _sentences(summary) for name in _names(sentence)} - known
 
 
-def extract(turns: Sequence[Row], generator: Generator, length: int = _LENGTH) -> list[tuple[Row, str]]:
+def extract(
+    turns: Sequence[Row],
+    generator: Generator,
+    length: int = _LENGTH,
+    check: Callable[[], None] = lambda: None,
+) -> list[tuple[Row, str]]:
     """Choose the sentences that together tell most in so many tokens, and return them with their turns in order.
 
     Greedy coverage of words, names and numbers above others, for the square root of a sentence's cost (after the
@@ -95,6 +101,7 @@ def extract(turns: Sequence[Row], generator: Generator, length: int = _LENGTH) -
     told: set[str] = set()
     chosen: list[int] = []
     while True:
+        check()
         gains = {
             at: _worth(sentence, told) / costs[at] ** 0.5
             for at, sentence in enumerate(sentences)
@@ -137,12 +144,11 @@ def _write(
         ("uuid", "integer", "integer"),
         (session_id, segment["first"], segment["last"]),
     )
-    db.check()
-    taken = extract(turns, generator)
+    taken = extract(turns, generator, check=db.check)
     content = "\n".join(f"{turn['role']}: {text}" for turn, text in taken)
     if method == "model":
         written = summarize(db, spec, generator, [f"{turn['role']}: {turn['content']}" for turn in turns])
-        if written and not unsupported(written, (turn["content"] for turn in turns)):
+        if written and not unsupported(written, _pieces(db, turns)):
             content = written
         else:
             method = "extract"
@@ -162,6 +168,13 @@ def _write(
         ),
     )["id"]
     return written_id is not None
+
+
+def _pieces(db: Database, turns: Sequence[Row]) -> Iterator[str]:
+    for turn in turns:
+        for piece in pieces(turn["content"]):
+            db.check()
+            yield piece
 
 
 def _quotes(turns: Sequence[Row], taken: Sequence[tuple[Row, str]]) -> Iterator[tuple[Row, str]]:
@@ -199,7 +212,7 @@ def _names(sentence: str) -> Iterator[str]:
 
 
 def _normal(word: str) -> str:
-    return re.sub(r"['\u2019]s$", "", word.casefold())
+    return word.casefold().removesuffix("'s").removesuffix("\u2019s")
 
 
 def _worth(sentence: _Sentence, told: set[str]) -> float:

@@ -107,7 +107,7 @@ def _load(db: Database, spec: ModelSpec) -> Model:
         return held.model
     unload(spec.name)
     before, started = process.private_bytes(), time.perf_counter()
-    model = providers.load(spec)
+    model = providers.load(spec, db)
     elapsed = (time.perf_counter() - started) * 1000
     _loaded[spec.name] = Loaded(spec, model, elapsed, process.private_bytes() - before)
     return model

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -117,7 +116,7 @@ def _hints(db: Database, facts: Sequence[Row], cues: Mapping[str, str]) -> Calla
 
     Rules leave most of what is said, so that no fact answers a question does not make it unanswerable.
     """
-    people = {fact["subject"]: re.split(r"'s | and others", fact["subject"])[0] for fact in facts}
+    people = {fact["subject"]: fact["subject"].split("'s ")[0].split(" and others")[0] for fact in facts}
     rows = db.rows(
         """select distinct p.person, c.key
            from mindful.memory m
@@ -157,7 +156,7 @@ def _judged(
         seen.add(told)
         if len({fact["split"] for fact in sample.facts}) > 1:
             refused.append("mixed_split")
-        if not fits(sample):
+        if "too_long" not in refused and not fits(sample):
             refused.append("too_long")
         yield replace(sample, refused=tuple(refused))
 

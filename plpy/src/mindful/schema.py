@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mindful.errors import ContextLengthError, DataError, InvalidParameterError, MissingPackageError
 from mindful.grammar import gbnf
+from mindful.text import seldom
 
 _LONGEST_SCHEMA = 1 << 16
 """Bytes."""
@@ -19,7 +20,8 @@ _VALUES = ("const", "enum", "default", "examples")
 class Schema:
     """A JSON schema (draft 2020-12) whose references are local."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, check: Callable[[], None] = lambda: None) -> None:
+        """Read a schema, and look for a cancel wherever its parts are read."""
         try:
             # Imported here: it costs 0.1 s, and nothing else needs it.
             from jsonschema import Draft202012Validator
@@ -34,7 +36,7 @@ class Schema:
             raise ContextLengthError(
                 f"json_schema has more than {_LONGEST_SCHEMA} bytes", "Extract in several calls."
             )
-        schema = json.loads(text)
+        schema = json.loads(text, object_hook=functools.partial(_Part, seldom(check)))
         if not isinstance(schema, dict):
             raise InvalidParameterError(
                 "json_schema is no JSON object", 'Give one, such as {"type": "object"}.'
@@ -80,9 +82,21 @@ class Schema:
 
 
 @functools.lru_cache(maxsize=16)
-def schema_of(text: str) -> Schema:
+def schema_of(text: str, check: Callable[[], None]) -> Schema:
     """Read a schema; one that is given again, as for every row of a table, is not read again."""
-    return Schema(text)
+    return Schema(text, check)
+
+
+class _Part(dict[str, Any]):
+    """An object of a schema. The library that reads it for seconds has no other place to look for a cancel."""
+
+    def __init__(self, check: Callable[[], None], members: Mapping[str, Any]) -> None:
+        super().__init__(members)
+        self._check = check
+
+    def __contains__(self, key: object) -> bool:
+        self._check()
+        return super().__contains__(key)
 
 
 def _check_keywords(schema: Any) -> None:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from mindful.pattern import IGNORECASE, linear
+
 Signals = dict[str, float]
 
-_WORD = re.compile(r"\w+")
+_WORD = linear(r"\w+")
+_CAPITAL = linear(r"\b[^\W\d_a-z]")
 _EMPTY = frozenset(
     {"a", "an", "and", "are", "as", "at", "be", "by", "did", "do", "for", "from", "in", "is", "it"}
     | {"of", "on", "or", "s", "that", "the", "they", "to", "was", "were", "with"}
 )
 """Words that say nothing about what a text is about."""
 
-_FACT = re.compile(
-    r"\b(who|whose|whom|when|where|which|what|how (many|much|long|old|far|tall|big))\b", re.IGNORECASE
+_FACT = linear(
+    r"\b(who|whose|whom|when|where|which|what|how (many|much|long|old|far|tall|big))\b", IGNORECASE
 )
 """What a question for a fact holds; others ask why, how, whether, or what one thinks, and often have no answer."""
 
@@ -90,7 +92,7 @@ def free(token_signals: Mapping[str, float], question: str, answer: str) -> Sign
     return found | {
         "log_tokens": math.log1p(token_signals.get("tokens", 0)),
         "echo": share(words(answer), words(question)),
-        "capitalized": float(bool(re.search(r"\b[^\W\d_a-z]", answer))),
+        "capitalized": float(bool(_CAPITAL.search(answer))),
         "digits": float(any(letter.isdigit() for letter in answer)),
         "asks_fact": float(bool(_FACT.search(question))),
         "log_letters": math.log1p(len(answer)),

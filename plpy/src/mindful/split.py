@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import re
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, islice, takewhile
+from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
+
+from mindful.pattern import linear
+from mindful.ports import Interrupts
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -33,12 +36,26 @@ _GRAMMARS: dict[str, tuple[str, ...]] = {
     "tsx": (".tsx",),
 }
 _LANGUAGE_OF = {ending: name for name, endings in _GRAMMARS.items() for ending in endings}
-_NAMED = re.compile(r"definition\.(class|function|interface|method|module|type)$")
+_DEFINES = linear(
+    r"(?:class|function|method|module|interface|struct|enum|trait|type|type_alias|constructor|namespace|record|union)"
+    r"(?:_definition|_declaration|_item|_specifier|_spec|_signature)?$|singleton_method$"
+)
+"""Types of nodes that define something, in the grammars of all languages."""
+_LEVEL = linear(r"_h(\d)_")
 _PAGE = "\f"
-_PARSED = 1 << 20
-"""Characters of a text that the splitter may parse: it does so in one go, for some 0.3 s, and hears no cancel."""
 _PIECE = 1 << 12
 """Bytes that a parser reads at once: a millisecond's work."""
+_BLOCK = 1 << 16
+"""Characters that the splitter gets at once: it looks for a cancel only where it counts tokens."""
+_DEEPEST = 32
+"""Definitions and headings lie no deeper in what people write; what is generated or hostile is cut there."""
+_LONGEST_NAME = 200
+"""Bytes of a name that is shown above a part."""
+_NODES = 256
+"""Nodes of a tree between two looks for a cancel."""
+_PARSE_S, _PARSE_BYTE_S, _LONGEST_PARSE_S = 0.1, 1e-5, 0.8
+"""Processor time of a parse at most, for a text and for each byte of it: twenty times what code takes. A cancel ends a
+parse, but what waits for all backends of a server, such as DROP DATABASE, waits for its end."""
 
 
 @dataclass(frozen=True)
@@ -67,19 +84,96 @@ def split(
     count: Callable[[str], int],
     max_tokens: int,
     overlap: int,
-    pending: Callable[[], bool] = lambda: False,
+    interrupts: Interrupts,
 ) -> list[Chunk]:
     """Split a text at the highest boundaries of its structure that keep each part within max_tokens.
 
-    Neighbours share at most `overlap` tokens. The kind auto is found by the ending of the source's name, as is the
-    language of code; code in a language without a grammar, and any text of more than a million characters, is split
-    at its blank lines and lines. Where pending tells of a cancel, headings may be missing: nobody waits for them.
+    Sections and definitions stay whole where they fit, and neighbours that fit together are one part; what does not fit
+    is split at its blank lines, lines and sentences, with at most `overlap` tokens shared. The kind auto is found by
+    the ending of the source's name, as is the language of code; code in a language without a grammar is prose.
     """
     language = _language(kind, source)
     size = _bounded(count, max_tokens)
-    splitter = _splitter(language if len(text) <= _PARSED else None, size, max_tokens, overlap)
-    parts = splitter.chunk_indices(text)
-    return list(_headed(text, parts, _sections(text, language, pending)))
+    sections = _sections(text, language, interrupts)
+    parts = list(_Splitter(text, size, max_tokens, overlap, interrupts).parts(sections, language is None))
+    return list(_headed(text, parts, sections))
+
+
+class _Splitter:
+    """Splits one text."""
+
+    def __init__(
+        self, text: str, size: Callable[[str], int], max_tokens: int, overlap: int, interrupts: Interrupts
+    ) -> None:
+        from semantic_text_splitter import TextSplitter
+
+        self._text, self._size, self._most, self._interrupts = text, size, max_tokens, interrupts
+        self._prose = TextSplitter.from_callback(size, max_tokens, overlap)
+
+    def parts(self, sections: Sequence[_Section], is_prose: bool) -> Iterator[tuple[int, str]]:
+        """Yield where each part begins, and the part."""
+        if is_prose:
+            yield from self._of_prose(0, len(self._text))
+        else:
+            yield from self._of(0, len(self._text), sections)
+
+    def _of(self, start: int, end: int, sections: Sequence[_Section]) -> Iterator[tuple[int, str]]:
+        """Split a range by its outermost sections, those that fit together joined."""
+        begin, room = start, self._most
+        for first, last, inner in _segments(start, end, sections):
+            self._interrupts.check()
+            tokens = self._size(self._text[first:last])
+            if tokens > room:
+                yield from self._whole(begin, first)
+                begin, room = first, self._most
+            if tokens > self._most:
+                yield from self._of(first, last, inner) if inner else self._of_prose(first, last)
+                begin = last
+            else:
+                room -= tokens
+        yield from self._whole(begin, end)
+
+    def _whole(self, start: int, end: int) -> Iterator[tuple[int, str]]:
+        part = self._text[start:end].strip()
+        if not part:
+            return
+        if self._size(part) > self._most:  # joined, they can have a token more
+            yield from self._of_prose(start, end)
+        else:
+            yield self._text.index(part[0], start), part
+
+    def _of_prose(self, start: int, end: int) -> Iterator[tuple[int, str]]:
+        while start < end:
+            last = self._cut(start, end)
+            self._interrupts.check()
+            for offset, part in self._prose.chunk_indices(self._text[start:last]):
+                yield start + offset, part
+            start = last
+
+    def _cut(self, start: int, end: int) -> int:
+        """Return where a block ends: behind a paragraph, a line or a word, in the second half of what it may hold."""
+        limit = start + _BLOCK
+        if end <= limit:
+            return end
+        found = (self._text.rfind(mark, start + _BLOCK // 2, limit) for mark in ("\n\n", "\n", " "))
+        return next((at + 1 for at in found if at >= 0), limit)
+
+
+def _segments(
+    start: int, end: int, sections: Sequence[_Section]
+) -> Iterator[tuple[int, int, Sequence[_Section]]]:
+    """Cut a range into its outermost sections, each with those within it, and what is between them."""
+    at = 0
+    while at < len(sections):
+        section, inner = sections[at], at + 1
+        while inner < len(sections) and sections[inner].start < section.end:
+            inner += 1
+        if start < section.start:
+            yield start, section.start, ()
+        yield section.start, section.end, sections[at + 1 : inner]
+        start, at = section.end, inner
+    if start < end:
+        yield start, end, ()
 
 
 def _language(kind: str, source: str) -> str | None:
@@ -100,46 +194,61 @@ def _bounded(count: Callable[[str], int], max_tokens: int) -> Callable[[str], in
     return size
 
 
-def _splitter(language: str | None, size: Callable[[str], int], max_tokens: int, overlap: int) -> Any:
-    from semantic_text_splitter import CodeSplitter, MarkdownSplitter, TextSplitter
-
-    if language == "markdown":
-        return MarkdownSplitter.from_callback(size, max_tokens, overlap)
-    if language is None:
-        return TextSplitter.from_callback(size, max_tokens, overlap)
-    return CodeSplitter.from_callback(_grammar(language)[0], size, max_tokens, overlap)
-
-
 @cache
-def _grammar(language: str) -> tuple[Any, str]:
-    """Return a tree-sitter language, and the query that finds its definitions."""
+def _grammar(language: str) -> Any:
+    """Return a tree-sitter language."""
     module = importlib.import_module(f"tree_sitter_{'typescript' if language == 'tsx' else language}")
     name = {"typescript": "language_typescript", "tsx": "language_tsx", "php": "language_php"}.get(language)
-    tags = getattr(module, "TAGS_QUERY", None) or ""
-    if language in ("typescript", "tsx"):  # whose own query has only what JavaScript lacks
-        tags += _grammar("javascript")[1]
-    return getattr(module, name or "language")(), tags
+    return getattr(module, name or "language")()
 
 
-def _sections(text: str, language: str | None, pending: Callable[[], bool]) -> list[_Section]:
+def _sections(text: str, language: str | None, interrupts: Interrupts) -> list[_Section]:
     """Find the named parts of a text, in the order of their beginnings, the outer before the inner."""
     if language is None:
         return list(_pages(text))
-    from tree_sitter import Language, Parser
-
-    grammar, tags = _grammar(language)
     encoded = text.encode()
-
-    def read(start: int, _: object) -> bytes:
-        return b"" if pending() else encoded[start : start + _PIECE]
-
-    root = Parser(Language(grammar)).parse(read).root_node
-    found = _outline(root, pending) if language == "markdown" else _definitions(root, grammar, tags, pending)
+    root = _parsed(encoded, language, interrupts)
+    if root is None:
+        return []
+    found = _outline(root, interrupts) if language == "markdown" else _definitions(root, interrupts)
     character = _characters(encoded)
-    return [
+    sections = [
         _Section(character(start), character(end), name)
         for start, end, name in sorted(found, key=lambda part: (part[0], -part[1]))
+        if start < end
     ]
+    return list(_nested(sections))
+
+
+def _nested(sections: Iterable[_Section]) -> Iterator[_Section]:
+    """Leave out what lies too deep, and what overlaps with what began before it."""
+    path: list[_Section] = []
+    for section in sections:
+        while path and path[-1].end <= section.start:
+            path.pop()
+        if len(path) < _DEEPEST and (not path or section.end <= path[-1].end):
+            path.append(section)
+            yield section
+
+
+def _parsed(encoded: bytes, language: str, interrupts: Interrupts) -> Node | None:
+    """Parse a text; None where that takes much longer than it does for what people write."""
+    from tree_sitter import Language, Parser
+
+    longest = time.process_time() + min(_PARSE_S + _PARSE_BYTE_S * len(encoded), _LONGEST_PARSE_S)
+
+    def is_over(*_: object) -> bool:
+        return interrupts.pending() or time.process_time() > longest
+
+    def read(start: int, _: object) -> bytes:
+        return encoded[start : start + _PIECE]
+
+    try:
+        root = Parser(Language(_grammar(language))).parse(read, progress_callback=is_over).root_node
+    except ValueError:  # it was stopped
+        root = None
+    interrupts.check()
+    return root
 
 
 def _pages(text: str) -> Iterator[_Section]:
@@ -151,20 +260,36 @@ def _pages(text: str) -> Iterator[_Section]:
             start += len(page) + 1
 
 
-def _headings(node: Node) -> Iterator[Node]:
-    for child in node.children:
-        if child.type == "section":
-            yield from _headings(child)
-        elif child.type in ("atx_heading", "setext_heading"):
-            yield child
+def _walk(root: Node, into: Callable[[Node], bool], interrupts: Interrupts) -> Iterator[Node]:
+    """Yield the nodes of a tree in their order, those within a node where that is wanted."""
+    cursor, depth, seen = root.walk(), 0, 0
+    if not cursor.goto_first_child():
+        return
+    while True:
+        seen += 1
+        if seen % _NODES == 0:
+            interrupts.check()
+        node = cursor.node
+        assert node is not None
+        yield node
+        if depth < 2 * _DEEPEST and into(node) and cursor.goto_first_child():
+            depth += 1
+            continue
+        while not cursor.goto_next_sibling():
+            if depth == 0:
+                return
+            cursor.goto_parent()
+            depth -= 1
 
 
-def _outline(root: Node, pending: Callable[[], bool]) -> list[tuple[int, int, str]]:
+def _outline(root: Node, interrupts: Interrupts) -> list[tuple[int, int, str]]:
     """Find what is below each heading of Markdown: all until the next one of its level or above."""
     open_headings: list[tuple[int, int, str]] = []
     found = []
-    for heading in takewhile(lambda _: not pending(), _headings(root)):
-        level = next(int(digit) for child in heading.children for digit in re.findall(r"_h(\d)_", child.type))
+    for heading in _walk(root, lambda node: node.type == "section", interrupts):
+        if heading.type not in ("atx_heading", "setext_heading"):
+            continue
+        level = next(int(digit) for child in heading.children for digit in _LEVEL.findall(child.type))
         while open_headings and open_headings[-1][0] >= level:
             _, start, name = open_headings.pop()
             found.append((start, heading.start_byte, name))
@@ -173,27 +298,32 @@ def _outline(root: Node, pending: Callable[[], bool]) -> list[tuple[int, int, st
     return found + [(start, root.end_byte, name) for _, start, name in open_headings]
 
 
-def _definitions(
-    root: Node, grammar: Any, tags: str, pending: Callable[[], bool]
-) -> Iterator[tuple[int, int, str]]:
-    """Find the definitions of code by its grammar's own query for them."""
-    from tree_sitter import Language, Query, QueryCursor
-
-    if not tags:
-        return
-    cursor = QueryCursor(Query(Language(grammar), tags))
-    children = takewhile(lambda _: not pending(), root.children)
-    for _, captures in chain.from_iterable(map(cursor.matches, children)):
-        node = next((nodes[0] for kind, nodes in captures.items() if _NAMED.match(kind)), None)
-        if node is None or "name" not in captures:
+def _definitions(root: Node, interrupts: Interrupts) -> Iterator[tuple[int, int, str]]:
+    """Find the definitions of code that have a name and a body."""
+    decorated = None
+    for node in _walk(root, lambda _: True, interrupts):
+        if node.type == "decorated_definition":
+            decorated = node
+        if not _DEFINES.match(node.type) or node.child_by_field_name("body") is None:
             continue
-        while node.parent is not None and node.parent.type.endswith("_definition"):
-            node = node.parent  # a decorator's, or that of the body which a C declarator lacks
-        yield node.start_byte, node.end_byte, _name(captures["name"][0])
+        named = node.child_by_field_name("name") or _declared(node)
+        if named is not None:
+            start, decorated = (decorated or node).start_byte, None
+            yield start, node.end_byte, _name(named)
+
+
+def _declared(node: Node) -> Node | None:
+    """Find the name within a declarator, as C writes it: of `int *f(int a)`, f."""
+    for _ in range(_DEEPEST):
+        inner = node.child_by_field_name("declarator")
+        if inner is None:
+            return node if node.type.endswith("identifier") else None
+        node = inner
+    return None
 
 
 def _name(node: Node) -> str:
-    return " ".join((node.text or b"").decode(errors="replace").split()).strip("# ")
+    return " ".join((node.text or b"")[:_LONGEST_NAME].decode(errors="replace").split()).strip("# ")
 
 
 def _characters(encoded: bytes) -> Callable[[int], int]:

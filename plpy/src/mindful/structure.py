@@ -25,7 +25,7 @@ def llm_extract(
     max_tokens: int | None,
 ) -> str | None:
     """Draw JSON that fits a schema from a text."""
-    schema, sampling = _held(json_schema, max_tokens)
+    schema, sampling = _held(db, json_schema, max_tokens)
     if content is None:
         return None
     return _call_of(db, content, schema, sampling, instruction, model).answer(db)
@@ -41,7 +41,7 @@ def llm_extract_many(
     max_tokens: int | None,
 ) -> list[str | None] | None:
     """Draw JSON that fits a schema from texts, side by side; NULL for NULL."""
-    schema, sampling = _held(json_schema, max_tokens)
+    schema, sampling = _held(db, json_schema, max_tokens)
     if contents is None:
         return None
     return answer_texts(
@@ -52,11 +52,11 @@ def llm_extract_many(
     )
 
 
-def _held(json_schema: str | None, max_tokens: int | None) -> tuple[Schema, Sampling]:
+def _held(db: Database, json_schema: str | None, max_tokens: int | None) -> tuple[Schema, Sampling]:
     sampling = sampling_of(max_tokens, 0.0, None)
     if json_schema is None:
         raise NullValueError("json_schema is null", "Give a JSON schema.")
-    schema = schema_of(json_schema)
+    schema = schema_of(json_schema, db.check)
     return schema, Sampling(sampling.max_tokens, grammar=schema.grammar)
 
 
@@ -72,6 +72,7 @@ def _call_of(
         raise InvalidParameterError("content is empty", "Give a text with at least one visible character.")
     check_length("content", content)
     spec, generator = runtime.generator(db, model)
+    check_length("instruction", instruction or "")
     system = f"{INSTRUCTION if instruction is None else instruction}\nJSON schema: {schema.text}"
     tokens = tokens_of(generator, [Message("system", system), Message("user", content)])
     return Call(spec, generator, tokens, sampling, schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from mindful import runtime
 from mindful.call import Call
@@ -12,10 +12,12 @@ from mindful.ports import Database, Generator, Message, ModelSpec, Sampling
 _SYSTEM = "You summarize texts. Keep names, numbers and decisions. Answer with two or three sentences."
 _LENGTH = 128
 """Tokens of a summary at most: well below what fits into a part, so that every round leaves fewer parts."""
+_CHARACTERS = 8
+"""Characters a token that are cut into a piece: few texts have longer tokens, and then a part has more pieces."""
 
 
 @sql_function
-def summary(db: Database, state: Sequence[str] | None) -> str | None:
+def summary_text(db: Database, state: Sequence[str] | None) -> str | None:
     """Summarize texts in their order."""
     texts = [text for text in state or () if text.strip()]
     if not texts:
@@ -42,7 +44,7 @@ def _messages(text: str) -> list[Message]:
     return [Message("system", _SYSTEM), Message("user", f"Summarize this:\n\n{text}")]
 
 
-def _parts(texts: Sequence[str], generator: Generator, room: int) -> Iterator[str]:
+def _parts(texts: Iterable[str], generator: Generator, room: int) -> Iterator[str]:
     """Join texts in their order into parts that fit, and cut those that alone do not."""
     part, used = "", 0
     for text in texts:
@@ -58,9 +60,12 @@ def _parts(texts: Sequence[str], generator: Generator, room: int) -> Iterator[st
 
 def _pieces(text: str, generator: Generator, room: int) -> Iterator[str]:
     """Cut a text into pieces of less than `room` tokens, at white space where there is some."""
-    while text:
-        piece = generator.truncate(text, room - 8)  # cutting can change how the rest is tokenized
-        if len(piece) < len(text):
+    begin = 0
+    while begin < len(text):
+        near = text[begin : begin + room * _CHARACTERS]
+        piece = generator.truncate(near, room - 8)  # cutting can change how the rest is tokenized
+        if begin + len(piece) < len(text):
             piece = piece[: piece.rfind(" ") + 1] or piece
-        yield piece or text[:1]
-        text = text[len(piece or text[:1]) :]
+        piece = piece or near[:1]
+        yield piece
+        begin += len(piece)

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import codecs
+import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
+from mindful.pattern import linear
+
+_SELDOM_S = 0.01
+_ACCENTS = 1 << 10
+"""Characters that are decomposed at once."""
+_BEFORE_WORD = linear(r"(?<=\S) (?=\S)")
 
 
 class TextStream:
@@ -41,11 +50,39 @@ class TextStream:
         return shown
 
 
+def pieces(text: str, longest: int = 1 << 13) -> Iterator[str]:
+    """Cut a text into pieces of at most so many characters, before a blank between two words where there is one."""
+    begin = 0
+    while len(text) - begin > longest:
+        end = begin + longest
+        found = _BEFORE_WORD.search(text[begin + 1 : end + 1][::-1])
+        if found:
+            end -= found.start()
+        yield text[begin:end]
+        begin = end
+    yield text[begin:]
+
+
+def seldom(check: Callable[[], None]) -> Callable[[], None]:
+    """Return a check for loops that turn fast: it looks every few milliseconds only."""
+    last = time.monotonic()
+
+    def look() -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last > _SELDOM_S:
+            last = now
+            check()
+
+    return look
+
+
 def strip_accents(text: str) -> str:
     """Decompose characters and drop their accents, as BERT's uncased tokenizers do (Unicode NFD, category Mn)."""
     if text.isascii():
         return text
-    decomposed = unicodedata.normalize("NFD", text)
+    # To put a run of accents into order takes the square of its length.
+    decomposed = chain.from_iterable(unicodedata.normalize("NFD", piece) for piece in pieces(text, _ACCENTS))
     return "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
 
 

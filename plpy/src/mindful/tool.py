@@ -7,9 +7,8 @@ tool's result, is part of that choice: no memory can cause a call.
 from __future__ import annotations
 
 import json
-import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +22,11 @@ from mindful.errors import (
 )
 from mindful.grammar import gbnf
 from mindful.llm import embed_texts
+from mindful.pattern import linear
 from mindful.ports import Database, Generator, Message, ModelSpec, Row, Sampling, Vector
 from mindful.schema import Schema
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_NAME = linear(r"[a-z][a-z0-9_]{0,62}")
 _WRAP = "Write a function in SQL or PL/pgSQL that calls it, SECURITY INVOKER and without VARIADIC, and register that."
 _ROWS = 20
 """Rows of a result at most."""
@@ -112,7 +112,7 @@ def tool_register(
         raise WrongObjectError(f"{function} {found['kind']}", _WRAP)
     arguments = json.loads(found["arguments"])
     schema = json.dumps(_schema_of(arguments)) if json_schema is None else json_schema
-    _check_schema(schema, arguments)
+    _check_schema(schema, arguments, db.check)
     return str(
         db.one(
             "select mindful._tool_insert($1, $2, $3, $4, $5, $6) as name",
@@ -190,7 +190,7 @@ class Toolbox:
 
     def _arguments(self, tool: Row, message: str) -> str:
         """Have the generator draw the arguments from the message, held to their schema."""
-        schema = Schema(tool["json_schema"])
+        schema = Schema(tool["json_schema"], self._db.check)
         if not schema.schema.get("properties"):
             return "{}"
         system = f"Extract from the text as JSON: {tool['description']}\nJSON schema: {tool['json_schema']}"
@@ -236,14 +236,14 @@ def _type_schema(name: str) -> Mapping[str, Any]:
     return _SCHEMAS.get(name, {"type": "string"})
 
 
-def _check_schema(text: str, arguments: Sequence[Mapping[str, Any]]) -> None:
+def _check_schema(text: str, arguments: Sequence[Mapping[str, Any]], check: Callable[[], None]) -> None:
     """Raise unless what fits the schema can be passed to the function by name."""
     if unfit := [argument for argument in arguments if not argument["name"] or argument["pseudo"]]:
         raise WrongObjectError(
             f"an argument of the function has no name or the type {unfit[0]['type']}",
             "Tools have named arguments of definite types.",
         )
-    schema = Schema(text)
+    schema = Schema(text, check)
     properties = set(schema.schema.get("properties", {}))
     names = {argument["name"] for argument in arguments}
     needed = {argument["name"] for argument in arguments if argument["required"]}

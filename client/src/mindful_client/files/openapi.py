@@ -11,7 +11,7 @@ from typing import Any
 from mindful_client.files import UnreadableError
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-_VERSION = re.compile(r"^\s*(?:\{\s*)?[\"']?(?:openapi|swagger)[\"']?\s*:", re.MULTILINE)
+_VERSION = re.compile(r"^[^\S\n]*(?:\{\s*)?[\"']?(?:openapi|swagger)[\"']?\s*:", re.MULTILINE)
 _DEEPEST = 3
 """How many named schemas are written out one within another."""
 _LONGEST = 1 << 18

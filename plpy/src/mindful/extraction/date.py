@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
+
+from mindful.pattern import IGNORECASE, Short, linear
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS = (
@@ -14,13 +15,13 @@ _NUMBERS = {
     word: at
     for at, word in enumerate(("one", "two", "three", "four", "five", "six", "seven", "eight", "nine"), 1)
 }
-_PHRASE = re.compile(
+_PHRASE = linear(
     rf"\b(?P<day>yesterday|last night|today|tonight|this morning|tomorrow)\b"
     rf"|\b(?P<n>a|\d{{1,3}}|{'|'.join(_NUMBERS)}) days? ago\b"
     rf"|\b(?P<side>last|next|this past|this coming) (?P<weekday>{'|'.join(_DAYS)})\b"
     rf"|\b(?:on )?(?P<d1>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<m1>{'|'.join(_MONTHS)}),? (?P<y1>\d{{4}})\b"
     rf"|\b(?P<m2>{'|'.join(_MONTHS)}) (?P<d2>\d{{1,2}})(?:st|nd|rd|th)?,? (?P<y2>\d{{4}})\b",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 _OFFSETS = {"yesterday": -1, "last night": -1, "tomorrow": 1}
 
@@ -60,10 +61,11 @@ def dated(text: str, said: datetime | None) -> datetime | None:
     return found_day
 
 
-RELATIVE = re.compile(
+RELATIVE = Short(
     r"\b(?:yesterday|today|tonight|tomorrow|(?:last|next|this|this past|this coming) (?:\w+)|"
     r"(?:few |\w+ )?(?:days?|weeks?|months?|"
     r"years?) ago|now|recently|currently|soon|lately)\b(?!.*\(\d{4}-\d\d-\d\d\))",
-    re.IGNORECASE,
+    2000,
+    IGNORECASE,
 )
 """Times that a reader cannot place without knowing when it was said."""

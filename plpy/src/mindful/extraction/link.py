@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from mindful.extraction.resolution import Fact, words
+from mindful.pattern import linear
 
+_NAME = linear(r"\b[A-Z][\w'-]+(?: [A-Z][\w'-]+)*")
 _WEIGHTS = {"cooccurs": 0.5, "follows": 0.3, "causes": 0.9, "refines": 0.8, "contradicts": 0.9}
 
 
@@ -49,7 +50,7 @@ class Links:
 
 def entities(fact: Fact) -> set[str]:
     """Return whom and what a fact is about, beside its speaker: names, and an object of one or two words."""
-    found = {name.lower() for name in re.findall(r"\b[A-Z][\w'-]+(?: [A-Z][\w'-]+)*", fact.object)}
+    found = {name.lower() for name in _NAME.findall(fact.object)}
     if "'s " in fact.subject:
         found.add(fact.subject.lower())
     meaning = words(fact.object)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from mindful.extraction import OPPOSITES, Statement, is_single
+from mindful.pattern import linear
 
+_WORD = linear(r"[\w']+")
 _PASSING = ("event", "plans", "does")
+_RIVALS = 1000
+"""Facts that a new one is compared with, the newest of its subject and relation."""
+_REFINED = 10
+"""Facts that one refines at most."""
 _NEAR = timedelta(days=30)
 """How far apart two tellings of the same event, plan or pastime may be."""
 _LITTLE = frozenset(
@@ -43,7 +48,7 @@ class Fact:
 
 def words(text: str) -> frozenset[str]:
     """Return the words of a text that carry its meaning, or all of them where none does."""
-    found = frozenset(re.findall(r"[\w']+", text.lower()))
+    found = frozenset(_WORD.findall(text.lower()))
     return (found - _LITTLE) or found
 
 
@@ -53,7 +58,7 @@ class Resolver:
     def __init__(self, known: Iterable[Fact]) -> None:
         self._facts: dict[tuple[str, str], list[Fact]] = defaultdict(list)
         self.news: list[Fact] = []
-        self.changed: list[Fact] = []
+        self._changed: dict[int, Fact] = {}
         for fact in known:
             self._facts[fact.subject.lower(), fact.relation].append(fact)
 
@@ -61,15 +66,18 @@ class Resolver:
         """Enter a statement of a text that was written at a time, and return the fact that it supports."""
         fact = Fact(statement.subject, statement.relation, statement.object, at, statement=statement)
         rivals = self._facts[fact.subject.lower(), fact.relation]
-        same = next((rival for rival in rivals if _is_same(rival, fact)), None)
+        recent = rivals[-_RIVALS:]
+        same = next((rival for rival in recent if _is_same(rival, fact)), None)
         if same is not None:
             same.sources.append((source_id, statement.quote))
             self._touch(same)
             return same
         fact.sources.append((source_id, statement.quote))
-        fact.refines = [rival for rival in rivals if rival.until is None and rival.words < fact.words]
+        fact.refines = [rival for rival in recent if rival.until is None and rival.words < fact.words][
+            -_REFINED:
+        ]
         if not fact.refines:
-            self._contradict(fact, rivals)
+            self._contradict(fact, recent)
         rivals.append(fact)
         self.news.append(fact)
         return fact
@@ -78,7 +86,7 @@ class Resolver:
         """Close what cannot be true beside the fact, or the fact itself where it is the older one."""
         opposites = self._facts[fact.subject.lower(), OPPOSITES.get(fact.relation, "")]
         others = list(rivals) if is_single(fact.subject, fact.relation) else []
-        others += [rival for rival in opposites if rival.words == fact.words]
+        others += [rival for rival in opposites[-_RIVALS:] if rival.words == fact.words]
         for rival in others:
             if rival.until is not None and rival.until <= fact.at:
                 continue
@@ -90,8 +98,13 @@ class Resolver:
                 fact.until, fact.superseded_by = rival.at, rival
 
     def _touch(self, fact: Fact) -> None:
-        if fact.id is not None and fact not in self.changed:
-            self.changed.append(fact)
+        if fact.id is not None:
+            self._changed[fact.id] = fact
+
+    @property
+    def changed(self) -> list[Fact]:
+        """The known facts that got new evidence, or came to an end."""
+        return list(self._changed.values())
 
 
 def _is_same(known: Fact, new: Fact) -> bool:

@@ -5,10 +5,11 @@ A rule that is in doubt keeps silent: what is missed stays findable as the messa
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
+from itertools import islice
 
 from mindful.extraction import Statement
 from mindful.extraction.date import dated
@@ -28,6 +29,13 @@ from mindful.extraction.vocabulary import (
     STOPS,
     VAGUE,
 )
+from mindful.pattern import IGNORECASE, Found, Short, linear
+
+_LONGEST = 1000
+"""Characters of a sentence that is read: what is longer states no fact that stands by itself."""
+_LONGEST_OBJECT = 200
+_MOST = 500
+"""Facts of a text at most: what comes later in a long paste stays findable as the message it is."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ class Rule:
 
 _ENDS = r"(?=$| [a-z])"
 _O = r"(?P<o>.+)"
-_VERB = re.compile(r"(?<!P)<(\w+)>")
+_VERB = linear(r"(?<!P)<(\w+)>")
 _IRREGULAR = {"am": ("(?:am|'m)", "(?:is|'s)"), "have": ("have", "has"), "do": ("do", "does")}
 
 RULES = (
@@ -112,13 +120,13 @@ RULES = (
 )
 
 
-def _compiled(rule: Rule, person: int) -> tuple[Rule, re.Pattern[str]]:
-    def verb(found: re.Match[str]) -> str:
+def _compiled(rule: Rule, person: int) -> tuple[Rule, Short]:
+    def verb(found: Found) -> str:
         base = found[1]
         return _IRREGULAR[base][person] if base in _IRREGULAR else (base if person == 0 else _third(base))
 
     pattern = _VERB.sub(verb, rule.pattern)
-    return rule, re.compile(rf"(?:\s*(?:{ADVERBS})\b)*\s*{pattern}")
+    return rule, Short(rf"\A(?:\s*(?:{ADVERBS})\b)*\s*{pattern}", _LONGEST)
 
 
 def _third(verb: str) -> str:
@@ -129,21 +137,30 @@ def _third(verb: str) -> str:
 
 _FIRST, _OTHER = ([_compiled(rule, person) for rule in RULES] for person in (0, 1))
 _TOGETHER = [(rule, pattern) for rule, pattern in _FIRST if rule.relation == "event"]
-_I = re.compile(
+_I = Short(
     r"(?:(?:(?:Last|Next|This|This past) \w+|Yesterday|Tomorrow|Last night|Today|(?:A|A few|A couple of|[A-Z]\w+) "
-    r"(?:days?|weeks?|months?|years?) ago|(?:On|In) (?:[A-Z]\w+|\d[\w ]{0,15})),? )?(?P<we>I|We|we)(?=[ '])"
+    r"(?:days?|weeks?|months?|years?) ago|(?:On|In) (?:[A-Z]\w+|\d[\w ]{0,15})),? )?(?P<we>I|We|we)(?=[ '])",
+    _LONGEST,
 )
-_MINE = re.compile(
-    rf"(?:M|m)y (?P<k>(?:[a-z]+ )?(?:{KIN}|{PETS}))(?:,? (?P<n>[A-Z][a-z]+),?)?(?= |'s (?:a|an|called|named|from|\d))"
+_MINE = Short(
+    rf"(?:M|m)y (?P<k>(?:[a-z]+ )?(?:{KIN}|{PETS}))(?:,? (?P<n>[A-Z][a-z]+),?)?(?= |'s (?:a|an|called|named|from|\d))",
+    _LONGEST,
 )
-_NAME = re.compile(rf"(?P<s>{PLACE})(?=[ ']|$)")
-_NAMED = re.compile(
-    rf"(?:M|m)y (?P<k>(?:[a-z]+ )?(?:{KIN}|{PETS}))(?:'s name)? is (?:called |named )?(?P<o>[A-Z][a-z]+)$"
+_NAME = Short(rf"(?P<s>{PLACE})(?=[ ']|$)", _LONGEST)
+_NAMED = Short(
+    rf"(?:M|m)y (?P<k>(?:[a-z]+ )?(?:{KIN}|{PETS}))(?:'s name)? is (?:called |named )?(?P<o>[A-Z][a-z]+)$",
+    _LONGEST,
 )
-_MY_NAME = re.compile(rf"(?:M|m)y name(?: i|')s (?P<o>{PLACE})$|(?:P|p)lease call me (?P<p>{PLACE})$")
-_FAVORITE = re.compile(
-    r"(?:M|m)y (?:all-time )?favou?rite (?P<k>(?!thing|part|one|memory|moment)[a-z]+(?: [a-z]+)?)(?: of all time)? (?:is|was|has to be|would be) (?P<o>.+)"
+_MY_NAME = Short(
+    rf"(?:M|m)y name(?: i|')s (?P<o>{PLACE})$|(?:P|p)lease call me (?P<p>{PLACE})$",
+    _LONGEST,
 )
+_FAVORITE = Short(
+    r"(?:M|m)y (?:all-time )?favou?rite (?P<k>(?!thing|part|one|memory|moment)[a-z]+(?: [a-z]+)?)(?: of all time)? (?:is|was|has to be|would be) (?P<o>.+)",
+    _LONGEST,
+)
+_INNER = linear(r"(?<=[a-z,] )[A-Z][\w'&.-]{0,50}")
+_WORD_END = linear(r"(?<=\w)(?!\w)|$")
 _STATIVE = (
     "name",
     "age",
@@ -160,14 +177,24 @@ _STATIVE = (
 )
 
 
-def statements(text: str, speaker: str | None, said: datetime | None) -> Iterator[Statement]:
-    """Yield what a text states; the speaker is who says I in it, None for a document, in which nobody does."""
+def statements(
+    text: str, speaker: str | None, said: datetime | None, check: Callable[[], None] = lambda: None
+) -> Iterator[Statement]:
+    """Yield what a text states, 500 facts at most; the speaker is who says I in it, None for a document, in which nobody does."""
+    return islice(_statements(text, speaker, said, check), _MOST)
+
+
+def _statements(
+    text: str, speaker: str | None, said: datetime | None, check: Callable[[], None]
+) -> Iterator[Statement]:
     shown = plain(text)
-    for first, last in sentences(shown):
-        if shown[first:last].rstrip().endswith("?"):
+    names = _Names(shown)
+    for first, last in sentences(shown, check):
+        if last - first > _LONGEST or shown[first:last].rstrip().endswith("?"):
             continue
+        check()
         for start, end in clauses(shown, first, last):
-            found = _of_clause(shown, start, end, speaker, said)
+            found = _of_clause(shown[start:end].rstrip(" .!\n"), names, speaker, said)
             if found is not None:
                 relation, subject, obj, content, confidence, when = found
                 quote = text[start:end].rstrip(" .!,;:")
@@ -175,11 +202,25 @@ def statements(text: str, speaker: str | None, said: datetime | None) -> Iterato
                 yield Statement(subject, relation, obj, content, quote, confidence, when, cause)
 
 
-Found = tuple[str, str, str, str, float, datetime | None]
+Told = tuple[str, str, str, str, float, datetime | None]
 
 
-def _of_clause(text: str, start: int, end: int, speaker: str | None, said: datetime | None) -> Found | None:
-    clause = text[start:end].rstrip(" .!\n")
+class _Names:
+    """Words with a capital that stand in the midst of a text's sentences, found when the first one is asked for."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._known
+
+    @cached_property
+    def _known(self) -> set[str]:
+        words = _INNER.findall(self._text)
+        return {word[: end.start()] for word in words for end in _WORD_END.finditer(word)}
+
+
+def _of_clause(clause: str, names: _Names, speaker: str | None, said: datetime | None) -> Told | None:
     if STOPS.search(clause):
         return None
     if speaker is not None:
@@ -196,10 +237,10 @@ def _of_clause(text: str, start: int, end: int, speaker: str | None, said: datet
             return _by_rules(
                 _OTHER, f"{speaker}'s {head['k']}{name}", clause[head.end() :], dated(clause, said)
             )
-    return _of_named(text, clause, said)
+    return _of_named(names, clause, said)
 
 
-def _of_mine(clause: str, speaker: str) -> Found | None:
+def _of_mine(clause: str, speaker: str) -> Told | None:
     """Names and favorites: what is said of "my ..."."""
     if found := _MY_NAME.match(clause):
         name = found["o"] or found["p"]
@@ -222,18 +263,16 @@ def _of_mine(clause: str, speaker: str) -> Found | None:
     return None
 
 
-def _of_named(text: str, clause: str, said: datetime | None) -> Found | None:
+def _of_named(names: _Names, clause: str, said: datetime | None) -> Told | None:
     """What is said of somebody by name; a single word must be a name in the midst of a sentence too."""
     head = _NAME.match(clause)
-    if head is None or (" " not in head["s"] and not re.search(rf"[a-z,] {re.escape(head['s'])}\b", text)):
+    if head is None or (" " not in head["s"] and head["s"] not in names):
         return None
     rules = [(rule, pattern) for rule, pattern in _OTHER if rule.relation in _STATIVE]
     return _by_rules(rules, head["s"], clause[head.end() :], dated(clause, said))
 
 
-def _by_rules(
-    rules: list[tuple[Rule, re.Pattern[str]]], subject: str, rest: str, when: datetime | None
-) -> Found | None:
+def _by_rules(rules: list[tuple[Rule, Short]], subject: str, rest: str, when: datetime | None) -> Told | None:
     for rule, pattern in rules:
         for tried in (rest, _cut(rest)):  # a name may be followed by more, or be all there is
             if (found := pattern.match(tried)) is None:
@@ -242,7 +281,7 @@ def _by_rules(
             if thing is None or (rule.relation == "plans" and _IDLE.match(thing)):
                 return None
             parts = found.groupdict()
-            to = "" if re.match(r"\w+ing\b", thing) else "to "
+            to = "" if _GERUND.match(thing) else "to "
             content = rule.content.format(s=subject, o=thing, v=parts.get("v"), to=to)
             if when is not None and rule.relation in ("event", "plans"):
                 content = f"{content[:-1]} ({when.date().isoformat()})."
@@ -250,32 +289,34 @@ def _by_rules(
     return None
 
 
-_END = re.compile(
+_END = linear(
     r"[,;:!?()\n]|\.(?=\s|$)|\.\.|\s[-\u2013\u2014]|\u2014"
     r"|\s(?:because|'?cause (?:it|I|they|we|of)|since (?:it|they|he|she|I)|(?-i:so)|which|who|although|though|but|while|when|whenever|if|unless|cuz|"
     r"whether|where|as (?:well|it|they|I|a way)|and (?:something|someone|everyone|all|also|unsurprisingly|I|we|it|they|he|she|you|that|this|the|then|my|am|was|is|it's|I'm|"
     r"can|will|would|just|had|have|got|[a-z]+ed)|that (?:I|we|it|they|he|she|you)|it's|I|we|they|it (?:was|is)|you|"
     r"ever since|as usual|even)\b.*",
-    re.IGNORECASE,
+    IGNORECASE,
 )
-_TAIL = re.compile(
+_TAIL = linear(
     r"\s(?:so much|a lot|too|as well|lately|though|now|right now|recently|already|again|for sure|anymore|together|really|"
     r"also|soon|these days|today|very much|a bit|all the time|more than anything|mostly|anyway|maybe|btw|lol|and|or|with|"
     r"to|of|for|in|on|at|by|from|about|the|a|an|is|was|yet|ever|back|by myself|since|after|before)$",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 _PERSONS = {
     "my": "their", "mine": "theirs", "me": "them", "myself": "themselves", "our": "their", "ours": "theirs",
     "us": "them", "ourselves": "themselves", "i": "they", "we": "they", "i'm": "they're", "am": "are",
 }  # fmt: skip
-_PERSON = re.compile(
-    rf"\b(?:{'|'.join(map(re.escape, sorted(_PERSONS, key=len, reverse=True)))})\b", re.IGNORECASE
-)
+_PERSON = linear(rf"\b(?:{'|'.join(sorted(_PERSONS, key=len, reverse=True))})\b", IGNORECASE)
 
 
-_HALF = re.compile(r"\b(?:an?|the|my|our|some) [a-z-]+$")
+_LONGEST_TAIL = 24
+"""Characters in which a tail is looked for."""
+_GERUND = linear(r"\A\w+ing\b")
+_TELLING = linear(r"[A-Za-z]{2}|\d")
+_HALF = linear(r"\b(?:an?|the|my|our|some) [a-z-]+$")
 """An article and an adjective, before a comma and another one."""
-_IDLE = re.compile(r"\w+$|(?:keep|make|help make|feel|use|put|positively|get|stay|help)\b", re.IGNORECASE)
+_IDLE = linear(r"\w+$|(?:keep|make|help make|feel|use|put|positively|get|stay|help)\b", IGNORECASE)
 """Plans that commit to nothing."""
 
 
@@ -287,10 +328,12 @@ def _cut(text: str) -> str:
 def _object(text: str) -> str | None:
     """Return the thing that a fact is about, said of the speaker, or None where it tells nothing by itself."""
     thing = _cut(f" {text}").strip()
-    while (tail := _TAIL.search(thing)) is not None:
+    if len(thing) > _LONGEST_OBJECT:
+        return None
+    while (tail := _TAIL.search(thing, max(len(thing) - _LONGEST_TAIL, 0))) is not None:
         thing = thing[: tail.start()]
     if thing.count('"') % 2 or (_HALF.search(thing) and text.lstrip()[len(thing) :].startswith(",")):
         return None
-    if len(thing.split()) > 14 or VAGUE.search(thing) or not re.search(r"[A-Za-z]{2}|\d", thing):
+    if len(thing.split()) > 14 or VAGUE.search(thing) or not _TELLING.search(thing):
         return None
     return _PERSON.sub(lambda found: _PERSONS[found[0].lower()], thing)

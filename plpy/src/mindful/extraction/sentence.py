@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 
-TEMPLATE = re.compile(
+from mindful.pattern import IGNORECASE, MULTILINE, linear
+
+TEMPLATE = linear(
     r"<\|[^|>]{1,40}\|>|\[/?INST\]|<</?SYS>>|</?s>|\{\{|\}\}|\{(?:memories|message|context|question)\}"
-    r"|^\s*(?:#{2,} )?(?:Instruction|Response|Input|System|Assistant|User|Human|Context|Question|Answer)\s*:",
-    re.MULTILINE,
+    r"|^[^\S\n]*+(?:#{2,} )?(?:Instruction|Response|Input|System|Assistant|User|Human|Context|Question|Answer)\s*:",
+    MULTILINE,
 )
 """Marks of prompts: a text that has one is no statement of anybody's."""
 
 # One character for one: positions stay what they are.
 _PLAIN = str.maketrans({"\u2019": "'", "\u2018": "'", "`": "'", "\u201c": '"', "\u201d": '"', "\u00a0": " "})
 
-_OPENER = re.compile(
+_OPENER = linear(
     r"[^\w\"']*(?:(?:yeah|yes|yep|yup|no|nope|oh|ah|aw+|wow|hey|hi|hello|well|so|and|but|also|plus|then|now|ok|okay|sure|haha|lol|hmm+|"
     r"thanks|thank you|thx|actually|honestly|anyway|by the way|btw|of course|speaking of which|for sure|absolutely|"
     r"totally|definitely|exactly|cool|nice|great|awesome|guess what|luckily|unfortunately|recently|lately|"
     r"in fact|because|as for me|personally|right now|currently|these days)\b"
     r"(?:(?: so much| a lot)?,? [A-Z][a-z]+)?[,!.:]?\s+)*",
-    re.IGNORECASE,
+    IGNORECASE,
 )
-_BREAK = re.compile(
-    r"(?:,\s*|\s+)(?:and|but|so|plus)\s+(?=(?:I|my|we)\b)|;\s+|\s[-\u2013\u2014]+\s|\s*\u2014\s*"
-    r"|,\s+(?=(?:I|my)\s)|(?:,\s*|\s+)(?=because\b)",
-    re.IGNORECASE,
+_BREAK = linear(
+    r"(?:,\s*+|(?<!\s)\s++)(?:and|but|so|plus)\s++(?=(?:I|my|we)\b)|;\s++|\s[-\u2013\u2014]+\s|(?:(?<!\s)\s++)?\u2014\s*+"
+    r"|,\s++(?=(?:I|my)\s)|(?:,\s*+|(?<!\s)\s++)(?=because\b)",
+    IGNORECASE,
 )
+
+
+_PARAGRAPH = linear(r"\n[^\S\n]*+\n\s*+")
+_PIECE = 1 << 12
+"""Characters that are split into sentences at once: 20 ms at most."""
+_WORD = linear(r"[a-z0-9']+")
 
 
 def plain(text: str) -> str:
@@ -35,13 +43,32 @@ def plain(text: str) -> str:
     return text.translate(_PLAIN)
 
 
-def sentences(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where each sentence begins and ends."""
-    from syntok import segmenter  # 50 ms, for consolidation alone
+def sentences(text: str, check: Callable[[], None]) -> Iterator[tuple[int, int]]:
+    """Yield where each sentence begins and ends, and look for a cancel every few milliseconds."""
+    from syntok.segmenter import segment  # 50 ms, for consolidation alone
+    from syntok.tokenizer import Tokenizer
 
-    for paragraph in segmenter.process(text):
-        for sentence in paragraph:
-            yield sentence[0].offset, sentence[-1].offset + len(sentence[-1].value)
+    tokenizer = Tokenizer(replace_not_contraction=False)
+    for start, end in _pieces(text):
+        check()
+        for sentence in segment(tokenizer.tokenize(text[start:end])):
+            last = sentence[-1]
+            yield start + sentence[0].offset, start + last.offset + len(last.value)
+
+
+def _pieces(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where paragraphs begin and end, and parts of those that are too long, cut behind a sentence if possible."""
+    begin = 0
+    for gap in chain(_PARAGRAPH.finditer(text), (None,)):
+        end = gap.start() if gap else len(text)
+        while end - begin > _PIECE:
+            half, limit = begin + _PIECE // 2, begin + _PIECE
+            cut = max(text.rfind(mark, half, limit) for mark in (". ", "! ", "? ", "\n"))
+            if cut < 0:
+                cut = text.rfind(" ", half, limit)
+            yield begin, (begin := cut + 1 if cut >= 0 else limit)
+        yield begin, end
+        begin = gap.end() if gap else end
 
 
 def clauses(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -59,4 +86,4 @@ def clauses(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def normal(sentence: str) -> str:
     """Return what two sentences are compared by: words alone, in lower case."""
-    return " ".join(re.findall(r"[a-z0-9']+", plain(sentence).lower()))
+    return " ".join(_WORD.findall(plain(sentence).lower()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from mindful.pattern import IGNORECASE, linear
 
 PLACE = r"(?:the )?[A-Z][\w'&.-]*(?:(?: of| and| the| de|,)? [A-Z][\w'&.-]*){0,4}"
 """A name: of a place, a firm or a person."""
@@ -51,14 +51,14 @@ ACTIVITIES = (
     "building|developing|working on|playing|studying for|attending|renovating|preparing for|designing|organizing|running for"
 )
 
-STOPS = re.compile(
+STOPS = linear(
     r"\?|\b(?:if|would|could|should|might|maybe|perhaps|wish|used to|never mind|almost|nearly|supposed|as if|"
     r"imagine|pretend|suppose|kidding|joking)\b|'d\b",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 """What makes a clause other than a plain statement."""
 
-VAGUE = re.compile(
+VAGUE = linear(
     r"^(?:it|its|that|this|them|those|these|you|your|yours|him|his|her|hers|he|she|they|their|how|what|when|where|why|who|"
     r"the (?:idea|way|thought|fact|feeling|same|sound|best|one|first|whole|process|result|look|vibe|energy|details?|"
     r"colou?rs|view|support|message|concept|rest|other|others|lot|good|most)|to|be|being|seeing|hearing|knowing|having|"
@@ -71,6 +71,6 @@ VAGUE = re.compile(
     r"anything|everything|someone|somewhere|other|others|such|same|what|how)$"
     r"|\b(?:to|in|of|with|for|at) that\b"
     r"|\b(?:you|your|yours|yourself|this|these|those|here|he|she|his|her|him|it|its|them|their|theirs|they|me)\b",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 """Objects that tell nothing outside their conversation."""

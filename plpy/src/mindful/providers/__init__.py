@@ -6,7 +6,7 @@ import importlib
 from typing import Protocol, cast
 
 from mindful.errors import InvalidParameterError
-from mindful.ports import Model, ModelFacts, ModelSpec
+from mindful.ports import Interrupts, Model, ModelFacts, ModelSpec
 
 KINDS = ("generator", "embedder", "reranker")
 PROVIDERS = {
@@ -22,8 +22,8 @@ class Provider(Protocol):
     def inspect(self, kind: str, source: str, options: dict[str, object]) -> ModelFacts:
         """Check a model's files and options, and tell what they hold."""
 
-    def load(self, spec: ModelSpec) -> Model:
-        """Load a model into this process."""
+    def load(self, spec: ModelSpec, interrupts: Interrupts) -> Model:
+        """Load a model into this process; it looks for interrupts wherever no call passes any."""
 
 
 def module(provider: str) -> Provider:
@@ -35,6 +35,6 @@ def module(provider: str) -> Provider:
     return cast(Provider, importlib.import_module(PROVIDERS[provider]))
 
 
-def load(spec: ModelSpec) -> Model:
+def load(spec: ModelSpec, interrupts: Interrupts) -> Model:
     """Load a registered model with its provider."""
-    return module(spec.provider).load(spec)
+    return module(spec.provider).load(spec, interrupts)

@@ -28,7 +28,7 @@ class Vocabulary(Protocol):
     def ends(self, token: int) -> bool:
         """Tell whether a token ends the model's answer."""
 
-    def tokenize(self, text: str) -> list[int]:
+    def tokenize_apart(self, text: str) -> list[int]:
         """Turn text into tokens."""
 
 
@@ -189,4 +189,4 @@ class _Tokens:
         self.eos_token_id = self.special_token_ids[0]
 
     def __call__(self, text: bytes) -> list[int]:
-        return self._model.tokenize(text.decode(errors="replace"))
+        return self._model.tokenize_apart(text.decode(errors="replace"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mindful.errors import CorruptedModelError, InvalidParameterError
+from mindful.pattern import linear
 from mindful.ports import (
     Completion,
     Interrupts,
@@ -24,7 +24,8 @@ from mindful.ports import (
 from mindful.providers.options import integer
 from mindful.text import TextStream
 
-_WORD = re.compile(r"\s*\S+|\s+$")
+_WORD = linear(r"\s*\S+|\s+$")
+_TERM = linear(r"\w+")
 
 
 class ScriptedGenerator:
@@ -173,7 +174,7 @@ class ScriptedEmbedder:
 
     def _embed(self, text: str) -> Vector:
         vector = [1e-6] * self.dims
-        for word in re.findall(r"\w+", text.lower()):
+        for word in _TERM.findall(text.lower()):
             digest = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
             vector[digest % self.dims] += 1.0
         norm = math.hypot(*vector)
@@ -188,11 +189,11 @@ class ScriptedReranker:
 
     def score(self, query: str, texts: Sequence[str], interrupts: Interrupts) -> Iterator[float]:
         """Yield the shares."""
-        wanted = set(re.findall(r"\w+", query.lower()))
+        wanted = set(_TERM.findall(query.lower()))
         for text in texts:
             interrupts.check()
             time.sleep(self._delay_s)
-            yield len(wanted & set(re.findall(r"\w+", text.lower()))) / max(len(wanted), 1)
+            yield len(wanted & set(_TERM.findall(text.lower()))) / max(len(wanted), 1)
 
     def close(self) -> None:
         """Hold nothing."""
@@ -200,19 +201,23 @@ class ScriptedReranker:
 
 def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
     """Check a script."""
-    model = load(ModelSpec("", kind, "scripted", source, "", options))
+    model = _model(kind, options)
     digest = hashlib.sha256(repr(sorted(options.items())).encode()).hexdigest()
     return ModelFacts(digest, getattr(model, "context_length", None), getattr(model, "dims", None), None)
 
 
-def load(spec: ModelSpec) -> Model:
+def load(spec: ModelSpec, interrupts: Interrupts) -> Model:
     """Make a scripted model."""
+    return _model(spec.kind, spec.options)
+
+
+def _model(kind: str, options: Mapping[str, Any]) -> ScriptedEmbedder | ScriptedGenerator | ScriptedReranker:
     try:
-        if spec.kind == "embedder":
-            return ScriptedEmbedder(spec.options)
-        if spec.kind == "reranker":
-            return ScriptedReranker(spec.options)
-        return ScriptedGenerator(spec.options)
+        if kind == "embedder":
+            return ScriptedEmbedder(options)
+        if kind == "reranker":
+            return ScriptedReranker(options)
+        return ScriptedGenerator(options)
     except (TypeError, ValueError) as error:
         raise InvalidParameterError(
             f"the script is broken: {error}", "replies is [[text in the prompt, reply], ...]."

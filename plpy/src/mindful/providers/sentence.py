@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING, Any
 from mindful.errors import CorruptedModelError, InvalidParameterError, MissingPackageError, UndefinedFileError
 from mindful.ports import Interrupts, Model, ModelFacts, ModelSpec, Vector
 from mindful.providers.options import check_known, file_sha256, integer, readable_file
+from mindful.text import pieces
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
 
 _BATCH = 8
 """Texts between two looks at pending cancels."""
+_CHARACTERS = 64
+"""Characters a token that are read: tokens are shorter on average, so the end of a huge text is not tokenized."""
 
 
 class SentenceEmbedder:
     """A sentence-transformers model on the CPU."""
 
-    def __init__(self, model: SentenceTransformer) -> None:
+    def __init__(self, model: SentenceTransformer, interrupts: Interrupts | None) -> None:
         self._model = model
+        self._interrupts = interrupts
         self.context_length = model.max_seq_length
         self.dims = len(model.encode("dimensions"))
 
@@ -33,7 +37,7 @@ class SentenceEmbedder:
             interrupts.check()
             part = order[start : start + _BATCH]
             rows = self._model.encode(
-                [texts[at] for at in part],
+                [texts[at][: self.context_length * _CHARACTERS] for at in part],
                 batch_size=_BATCH,
                 normalize_embeddings=True,
                 show_progress_bar=False,
@@ -44,7 +48,12 @@ class SentenceEmbedder:
 
     def count(self, text: str) -> int:
         """Count the tokens of a text, without special tokens."""
-        return len(self._model.tokenizer.encode(text, add_special_tokens=False))
+        tokens = 0
+        for piece in pieces(text):
+            if self._interrupts is not None:
+                self._interrupts.check()
+            tokens += len(self._model.tokenizer.encode(piece, add_special_tokens=False))
+        return tokens
 
     def close(self) -> None:
         """Let the garbage collector have the weights."""
@@ -67,7 +76,8 @@ class SentenceReranker:
         """Yield the scores as the model's own activation gives them."""
         for start in range(0, len(texts), _BATCH):
             interrupts.check()
-            pairs = [(query, text) for text in texts[start : start + _BATCH]]
+            longest = self.context_length * _CHARACTERS
+            pairs = [(query[:longest], text[:longest]) for text in texts[start : start + _BATCH]]
             yield from map(float, self._model.predict(pairs, batch_size=_BATCH, show_progress_bar=False))
 
     def close(self) -> None:
@@ -93,12 +103,14 @@ def inspect(kind: str, source: str, options: Mapping[str, Any]) -> ModelFacts:
     )
 
 
-def load(spec: ModelSpec) -> Model:
+def load(spec: ModelSpec, interrupts: Interrupts) -> Model:
     """Load a registered folder."""
-    return _model(spec.kind, spec.source, spec.options)
+    return _model(spec.kind, spec.source, spec.options, interrupts)
 
 
-def _model(kind: str, source: str, options: Mapping[str, Any]) -> SentenceEmbedder | SentenceReranker:
+def _model(
+    kind: str, source: str, options: Mapping[str, Any], interrupts: Interrupts | None = None
+) -> SentenceEmbedder | SentenceReranker:
     if not readable_file(f"{source}/config.json"):
         raise UndefinedFileError(
             f'there is no model folder "{source}"',
@@ -117,7 +129,7 @@ def _model(kind: str, source: str, options: Mapping[str, Any]) -> SentenceEmbedd
     try:
         if kind == "reranker":
             return SentenceReranker(CrossEncoder(source, device="cpu", local_files_only=True))
-        return SentenceEmbedder(SentenceTransformer(source, device="cpu", local_files_only=True))
+        return SentenceEmbedder(SentenceTransformer(source, device="cpu", local_files_only=True), interrupts)
     except (OSError, ValueError, RuntimeError) as error:
         raise CorruptedModelError(
             f'the model folder "{source}" cannot be loaded: {error}', "Copy it again, with all its files."

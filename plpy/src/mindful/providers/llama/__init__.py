@@ -70,7 +70,7 @@ def inspect_adapter(
     sha256 = file_sha256(source)
     spec = replace(base, adapter=source, sha256=sha256, options={**base.options, **options})
     probe(spec, interrupts)
-    generator = cast(Generator, load(spec))
+    generator = cast(Generator, load(spec, interrupts))
     try:
         tokens = generator.encode([Message("user", "Hi")])
         if not math.isfinite(*generator.next_logprobs(tokens, ["Hi"], interrupts)):
@@ -82,10 +82,10 @@ def inspect_adapter(
         generator.close()
 
 
-def load(spec: ModelSpec) -> Model:
+def load(spec: ModelSpec, interrupts: Interrupts) -> Model:
     """Map a registered file and make a context for it."""
     adapter = spec.adapter and Adapter(spec.adapter, spec.sha256, float(spec.options["scale"]))
-    weights = Weights(spec.source, adapter or None)
+    weights = Weights(spec.source, adapter or None, interrupts)
     try:
         return _open(spec, weights)
     except BaseException:

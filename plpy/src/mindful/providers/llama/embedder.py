@@ -14,6 +14,8 @@ from mindful.text import strip_accents
 _MICRO_BATCH = 256
 """Tokens evaluated at once. In a larger micro-batch every text attends, masked, to more strangers: slower."""
 _SEQUENCES = 64
+_CHARACTERS = 64
+"""Characters a token of which accents are stripped: the end of a huge text is not even read."""
 
 
 class LlamaEmbedder:
@@ -47,9 +49,8 @@ class LlamaEmbedder:
         callback = llama.ggml_abort_callback(lambda _data: interrupts.pending())
         llama.llama_set_abort_callback(self._context, callback, None)
         tokens = []
-        for at, text in enumerate(texts):
-            if at % 64 == 0:
-                interrupts.check()
+        for text in texts:
+            interrupts.check()
             tokens.append(self._tokens(text))
         vectors: list[Vector] = [()] * len(texts)
         for group in groups([len(row) for row in tokens], self._capacity, _SEQUENCES):
@@ -65,14 +66,9 @@ class LlamaEmbedder:
         self._weights.close()
 
     def _tokens(self, text: str) -> list[int]:
-        # No token is longer than this many characters on average, so the end of a huge text is not even read.
-        text = text[: self._longest * 64]
         if self._strips_accents:
-            text = strip_accents(text)
-        tokens = self._weights.tokenize(text, surround=True)
-        if len(tokens) > self._longest:
-            tokens = tokens[: self._longest - 1] + tokens[-1:]
-        return tokens
+            text = strip_accents(text[: self._longest * _CHARACTERS])
+        return self._weights.tokenize(text, surround=True, most=self._longest - self._weights.around)
 
     def _run(self, rows: Sequence[Sequence[int]], interrupts: Interrupts) -> list[Vector]:
         batch, at = self._batch, 0

@@ -94,7 +94,7 @@ class LlamaGenerator:
 
     def truncate(self, text: str, tokens: int) -> str:
         """Return the longest beginning of the text that has at most this many tokens."""
-        kept = self._weights.tokenize(text)[:tokens]
+        kept = self._weights.tokenize(text, most=tokens)
         return b"".join(map(self._weights.piece, kept)).decode(errors="ignore")
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
@@ -202,7 +202,7 @@ class LlamaGenerator:
         self._weights.close()
 
     def _first_tokens(self, candidates: Sequence[str]) -> list[list[int]]:
-        return [self._weights.tokenize(text)[:1] for text in candidates]
+        return [self._weights.tokenize(text, most=1) for text in candidates]
 
     def _evaluate(
         self, tokens: list[int], tenant: str | None, interrupts: Interrupts, reuse: bool = True

@@ -67,7 +67,7 @@ class _Alone:
 def _try(spec: ModelSpec) -> None:
     from mindful.providers import llama
 
-    model = llama.load(spec)
+    model = llama.load(spec, _Alone())
     if spec.kind == "embedder":
         cast(Embedder, model).embed(["Hi"], _Alone())
     else:

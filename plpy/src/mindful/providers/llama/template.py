@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -12,12 +11,13 @@ from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from mindful.errors import CorruptedModelError, InvalidParameterError
+from mindful.pattern import linear
 from mindful.ports import Message
 from mindful.providers.llama.library import llama
 from mindful.providers.llama.weights import Weights
 
 # PostgreSQL's text cannot hold NUL, so no content can look like a mark.
-_MARK = re.compile("\0(\\d+)\0")
+_MARK = linear("\0(\\d+)\0")
 
 
 class ChatTemplate:
@@ -57,7 +57,7 @@ class ChatTemplate:
             if at % 2:
                 tokens += self._weights.tokenize(parts[int(part)].content)
             elif part:
-                tokens += self._weights.tokenize(part, special=True)
+                tokens += self._weights.tokenize_template(part)
         if self._adds_bos and self._bos and not rendered.startswith(self._bos):
             tokens.insert(0, llama.llama_vocab_bos(self._weights.vocabulary))
         return tokens

@@ -7,9 +7,11 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from mindful.errors import CorruptedModelError, UndefinedFileError
+from mindful.ports import Interrupts
 from mindful.providers.llama.adapter import Adapter
 from mindful.providers.llama.library import last_error, llama
 from mindful.providers.options import file_stamp, gguf_file
+from mindful.text import pieces
 
 if TYPE_CHECKING:
     from mindful.providers.guide import Guides
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 class Weights:
     """A model file mapped into memory, where all backends share one copy of it."""
 
-    def __init__(self, source: str, adapter: Adapter | None = None) -> None:
+    def __init__(
+        self, source: str, adapter: Adapter | None = None, interrupts: Interrupts | None = None
+    ) -> None:
         if not gguf_file(source):
             raise UndefinedFileError(
                 f'there is no GGUF file "{source}" that the server can read',
@@ -41,6 +45,7 @@ class Weights:
         self.vocabulary_size: int = llama.llama_vocab_n_tokens(self.vocabulary)
         self.trained_context: int = llama.llama_model_n_ctx_train(self.model)
         self._piece = ctypes.create_string_buffer(512)
+        self._interrupts = interrupts
 
     @functools.cached_property
     def guides(self) -> Guides:
@@ -68,14 +73,56 @@ class Weights:
         template = llama.llama_model_chat_template(self.model, None)
         return template.decode() if template else None
 
-    def tokenize(self, text: str, *, special: bool = False, surround: bool = False) -> list[int]:
-        """Turn text into tokens.
+    def tokenize(self, text: str, *, surround: bool = False, most: int | None = None) -> list[int]:
+        """Turn a user's text into tokens, none of which is a control token.
+
+        llama.cpp hears no cancel, so a long text is given to it in pieces, cut before blanks, which no token spans.
 
         Args:
             text: what to tokenize.
-            special: read control tokens such as <|im_end|> in the text; never for a user's words.
             surround: add the tokens that the model wants at the beginning and the end.
+            most: stop when there are so many, those around them not counted.
         """
+        tokens: list[int] = []
+        for at, piece in enumerate(pieces(text)):
+            if self._interrupts is not None:
+                self._interrupts.check()
+            tokens += self._tokenize(piece[1:] if at and self._adds_blank and piece[0] == " " else piece)
+            if most is not None and len(tokens) >= most:
+                del tokens[most:]
+                break
+        if surround:
+            before, after = self._around
+            tokens = [*before, *tokens, *after]
+        return tokens
+
+    def tokenize_template(self, text: str) -> list[int]:
+        """Turn a chat template's own text into tokens, control tokens such as <|im_end|> included."""
+        return self._tokenize(text, special=True)
+
+    def tokenize_apart(self, text: str) -> list[int]:
+        """Turn text into tokens in another thread, where nothing can look for a cancel."""
+        return self._tokenize(text)
+
+    @property
+    def around(self) -> int:
+        """How many tokens the model wants around a text."""
+        return sum(map(len, self._around))
+
+    @functools.cached_property
+    def _around(self) -> tuple[list[int], list[int]]:
+        inner, outer = self._tokenize("a"), self._tokenize("a", surround=True)
+        at = next(at for at in range(len(outer)) if outer[at : at + len(inner)] == inner)
+        return outer[:at], outer[at + len(inner) :]
+
+    @functools.cached_property
+    def _adds_blank(self) -> bool:
+        """Whether the tokenizer puts a blank before every text that it is given."""
+        kinds = (llama.LLAMA_VOCAB_TYPE_SPM, llama.LLAMA_VOCAB_TYPE_UGM)
+        added = self.metadata("tokenizer.ggml.add_space_prefix") != "false"
+        return llama.llama_vocab_type(self.vocabulary) in kinds and added
+
+    def _tokenize(self, text: str, *, special: bool = False, surround: bool = False) -> list[int]:
         data = text.encode("utf-8", errors="replace")
         size = len(data) + 2
         while True:
