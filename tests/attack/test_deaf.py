@@ -239,6 +239,15 @@ def seeded(cluster: Cluster, template: str, roles: Mapping[str, str]) -> Iterato
             db.execute("create table note (id int primary key, body text)")
             db.execute(sql.SQL("alter table note owner to {}").format(sql.Identifier(roles["ana"])))
             db.execute("grant select on lines to public")
+            db.execute('insert into lines values (\'{"type": "export"}\')')
+            for at, kind in enumerate(KINDS, 1):
+                line = {
+                    "type": "memory",
+                    "id": at,
+                    "kind": "fact",
+                    "content": f"Tea. {texts(LARGEST - 5)[kind]}",
+                }
+                db.execute("insert into lines values (%s)", (json.dumps(line),))
         with cluster.connect(name, roles["ana"]) as ana:
             ana.execute(
                 """select setting_set('embedding_mode', '"async"'), setting_set('training_consent', 'true')"""
