@@ -68,7 +68,8 @@ comment on column tenant_claim.by_role is 'Whether the tenant is a role; else an
 alter table tenant_claim enable row level security, force row level security;
 -- _tenant() reads this table, so its policies cannot call it to read.
 create policy own on tenant_claim
-    using (tenant = current_user::text or tenant = pg_catalog.current_setting('mindful.tenant', true))
+    using (tenant = current_user::text or tenant = pg_catalog.current_setting('mindful.tenant', true)
+        and pg_catalog.pg_has_role(current_user, 'mindful_application', 'usage'))
     with check (tenant = (select mindful._tenant()) and by_role = (tenant = current_user::text));
 select pg_catalog.pg_extension_config_dump('mindful.tenant_claim', '');
 
@@ -142,6 +143,15 @@ begin atomic
 end;
 comment on function _reads_all() is
 'Whether the current role sees the figures of all tenants in the views for BI. It gives no sight of any table''s rows.';
+
+create function _is_restore() returns boolean
+language sql stable parallel safe security invoker
+begin atomic
+    select pg_catalog.current_setting('row_security') <> 'on'
+        and (select r.rolsuper or r.rolbypassrls from pg_catalog.pg_roles r where r.rolname = session_user);
+end;
+comment on function _is_restore() is
+'Whether a script of pg_dump is writing rows, for which triggers stay still: row_security is off, and the connection is of a role that is above policies. Others can turn row_security off within a statement, when its policies are applied already; and in functions and foreign keys that run with the owner''s rights.';
 
 create function _raise(sqlstate text, message text, hint text) returns boolean
 language plpgsql stable parallel safe security invoker

@@ -130,7 +130,7 @@ comment on function _setting_insert() is
 'Holds every change to the setting''s type, range and scopes, and says who made it and when, however it is inserted: workers read the settings of all tenants, and everybody may insert his own.';
 -- pg_dump's scripts turn row_security off: restored changes are as they were.
 create trigger checked before insert on setting for each row
-    when (pg_catalog.current_setting('row_security') = 'on') execute function _setting_insert();
+    when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _setting_insert();
 
 create function setting_set(
     key text,

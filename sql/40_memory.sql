@@ -242,11 +242,11 @@ comment on function _memory_count_add(text, bigint, numeric) is 'Adds to a tenan
 
 -- pg_dump's scripts turn row_security off: restored rows come with their terms.
 create trigger index_inserted after insert on memory referencing new table as new_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _memory_index();
 create trigger index_updated after update on memory referencing old table as old_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _memory_index();
 create trigger index_deleted after delete on memory referencing old table as old_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _memory_index();
 
 create function _memory_kind(kind text) returns text
 language sql stable parallel safe security invoker

@@ -55,7 +55,7 @@ $$;
 comment on function _evidence_outdated() is
 'Takes back quotes that their sources no longer hold, as the rows of an attached table and the parts of a document change.';
 create trigger evidence_outdated after update on memory referencing old table as old_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _evidence_outdated();
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _evidence_outdated();
 
 create function _memory_argument(name text, id bigint) returns bigint
 language sql stable parallel safe security invoker

@@ -175,7 +175,7 @@ begin
             return null;
         end
         $body$, mindful._tenant_required(), full_name, key, content, mode);
-    -- The last five: a row's key must read the same in every session.
+    -- Time zone and formats: a row's key must read the same in every session. Plans would show writers what they may not read.
     execute format($create$
         create function %I.%I() returns trigger
         language plpgsql security definer
@@ -186,6 +186,9 @@ begin
         set extra_float_digits = 1
         set bytea_output = 'hex'
         set row_security = on
+        set debug_print_parse = off
+        set debug_print_rewritten = off
+        set debug_print_plan = off
         as %L
         $create$, schema_name, function_name, body);
     execute format('revoke execute on function %I.%I() from public', schema_name, function_name);

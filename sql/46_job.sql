@@ -97,20 +97,20 @@ comment on function _memory_enqueue() is
 
 -- pg_dump's scripts turn row_security off: restored rows come with their embeddings.
 create trigger embed_inserted after insert on memory referencing new table as new_rows for each statement
-    when (pg_catalog.current_setting('row_security') = 'on' and mindful._embedding_mode() <> 'async')
+    when ((pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) and mindful._embedding_mode() <> 'async')
     execute function _memory_embed();
 create trigger embed_updated after update on memory referencing new table as new_rows for each statement
-    when (pg_catalog.current_setting('row_security') = 'on' and mindful._embedding_mode() <> 'async')
+    when ((pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) and mindful._embedding_mode() <> 'async')
     execute function _memory_embed();
 create trigger enqueue_inserted after insert on memory referencing new table as new_rows for each statement
-    when (pg_catalog.current_setting('row_security') = 'on' and mindful._embedding_mode() = 'async')
+    when ((pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) and mindful._embedding_mode() = 'async')
     execute function _memory_enqueue();
 create trigger enqueue_updated after update on memory referencing new table as new_rows for each statement
-    when (pg_catalog.current_setting('row_security') = 'on' and mindful._embedding_mode() = 'async')
+    when ((pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) and mindful._embedding_mode() = 'async')
     execute function _memory_enqueue();
 -- By row, because a subscription's worker fires no other triggers.
 create trigger enqueue_replicated after insert or update of content on memory for each row
-    when (pg_catalog.current_setting('row_security') = 'on')
+    when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore())
     execute function _memory_enqueue();
 alter table memory disable trigger enqueue_replicated;
 

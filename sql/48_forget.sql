@@ -50,7 +50,7 @@ $$;
 comment on function _generation_forget() is
 'Takes deleted memories out of the record of what generators were shown, and the prompt''s hash with them, which could confirm a guess. With the owner''s rights, as users do not change records.';
 create trigger generation_deleted after delete on memory referencing old table as old_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _generation_forget();
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _generation_forget();
 
 create function _memory_ids(metadata jsonb) returns table (id text, value jsonb, number bigint)
 language sql immutable parallel safe security invoker rows 3

@@ -82,7 +82,7 @@ $$;
 comment on function _decision_forget() is
 'Deletes the record of an answer that is forgotten: its log-probabilities could confirm a guess. Records of pruned answers are kept for retention_audit_days. With the owner''s rights, as users do not change records.';
 create trigger decision_deleted after delete on decision referencing old table as old_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _decision_forget();
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _decision_forget();
 
 alter table gold enable row level security, force row level security;
 create policy own on gold using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));

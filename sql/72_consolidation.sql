@@ -136,16 +136,26 @@ comment on function _evidence_confidence(text, bigint) is
 'Confidence of a fact by the number of its sources: each further one halves the doubt, 1 - (1 - prior) * 0.5 ^ (n - 1), at most 0.99.';
 
 create trigger evidence_lost after delete on memory_evidence referencing old table as old_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _evidence_lost();
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _evidence_lost();
 
 -- Made with data, as only that can be refreshed beside readers; no role but readers may see it, as it has no row security.
+create function _outcome_count(outputs jsonb, name text) returns bigint
+language sql immutable parallel safe security invoker
+begin atomic
+    select case
+        when pg_catalog.jsonb_typeof(outputs -> name) = 'number' and (outputs -> name)::numeric between 0 and 1000000000
+            then (outputs -> name)::bigint
+    end;
+end;
+comment on function _outcome_count(jsonb, text) is 'A count of a run''s outputs; NULL for what is none: tenants write their rows themselves, and one must not fail a view of all.';
+
 create materialized view consolidation_summary as
-select tenant, created_at::date as day, type, status, coalesce(model, '') as model, count(*) as runs,
+select tenant, created_at::date as day, type, status, coalesce(left(model, 100), '') as model, count(*) as runs,
     sum(memories_processed) as memories_processed, sum(pairs_generated) as pairs_generated,
-    sum((outputs ->> 'facts')::bigint) as facts, sum((outputs ->> 'contradicted')::bigint) as contradicted,
+    sum(mindful._outcome_count(outputs, 'facts')) as facts, sum(mindful._outcome_count(outputs, 'contradicted')) as contradicted,
     max(finished_at) as last_finished_at
 from consolidation
-group by tenant, created_at::date, type, status, coalesce(model, '');
+group by tenant, created_at::date, type, status, coalesce(left(model, 100), '');
 create unique index on consolidation_summary (tenant, day, type, status, model);
 comment on materialized view consolidation_summary is 'Runs of all tenants by day, type, status and model, for mindful_reader; refreshed at the end of each run, or with the next if another is at it.';
 
@@ -156,8 +166,11 @@ set lock_timeout = '200ms'
 as $$
 begin
     refresh materialized view concurrently mindful.consolidation_summary;
-exception when lock_not_available then
-    null;
+exception
+    when lock_not_available then
+        null;
+    when program_limit_exceeded then  -- a tenant's name is too long for the index
+        raise warning 'mindful: consolidation_summary could not be brought up to date: %', sqlstate;
 end
 $$;
 comment on function _consolidation_summary_refresh() is 'Brings consolidation_summary up to date, unless another run holds it.';

@@ -90,9 +90,9 @@ $$;
 comment on function _sample_lost() is 'Counts withdrawn samples with their run.';
 
 create trigger sample_lost after delete on training_sample referencing old table as old_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _sample_lost();
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _sample_lost();
 create trigger sample_memory_lost after delete on training_sample_memory referencing old table as old_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _sample_memory_lost();
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _sample_memory_lost();
 
 create function model_training_set(
     name text,

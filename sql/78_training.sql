@@ -351,7 +351,7 @@ $$;
 comment on function _adapter_withdraw() is
 'Withdraws the adapters that were trained on deleted memories, however these are deleted. With the owner''s rights, as users do not change models.';
 create trigger adapter_withdraw after delete on memory referencing old table as old_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _adapter_withdraw();
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _adapter_withdraw();
 
 create function _model_tenant_check() returns trigger
 language plpgsql volatile parallel unsafe security definer
@@ -394,7 +394,7 @@ $$;
 comment on function _model_tenant_check() is
 'Refuses adapters of another base than their training''s, and those that were trained on a text that was forgotten since. With the owner''s rights, as administrators read no tenant''s rows.';
 create trigger checked after insert on model_tenant referencing new table as new_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _model_tenant_check();
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _model_tenant_check();
 
 create function _forget_adapters(ids bigint[]) returns jsonb
 language sql stable parallel safe security invoker

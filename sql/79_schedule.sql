@@ -36,7 +36,7 @@ comment on function _consolidation_ask() is
 'Asks for a run, which is then pending, when enough of the newest memories are unread; workers that listen on mindful_job hear of it.';
 
 create trigger consolidation_ask after insert on memory
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _consolidation_ask();
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _consolidation_ask();
 
 create function consolidation_work(everyone boolean default false, tenants integer default 10) returns integer
 language plpgsql volatile parallel unsafe security invoker

@@ -99,6 +99,7 @@ grant execute on function
     slot_status(),
     _tenant(),
     _time_is_readable(timestamptz),
+    _is_restore(),
     _read_only_hint(),
     _writable(),
     _tenant_required(),

@@ -8,7 +8,8 @@ create table tenant_claim (
 );
 alter table tenant_claim enable row level security, force row level security;
 create policy own on tenant_claim
-    using (tenant = current_user::text or tenant = pg_catalog.current_setting('mindful.tenant', true))
+    using (tenant = current_user::text or tenant = pg_catalog.current_setting('mindful.tenant', true)
+        and pg_catalog.pg_has_role(current_user, 'mindful_application', 'usage'))
     with check (tenant = (select mindful._tenant()) and by_role = (tenant = current_user::text));
 select pg_catalog.pg_extension_config_dump('mindful.tenant_claim', '');
 comment on table tenant_claim is
@@ -18,6 +19,7 @@ comment on column tenant_claim.by_role is 'Whether the tenant is a role; else an
 -- include sql/10_tenant.sql _tenant_claim
 -- include sql/10_tenant.sql _tenant_claimed
 -- include sql/10_tenant.sql tenant_set
+-- include sql/10_tenant.sql _is_restore
 -- include sql/10_tenant.sql _read_only_hint
 -- include sql/10_tenant.sql _raise
 -- include sql/10_tenant.sql _short_argument
@@ -118,8 +120,14 @@ comment on column memory.source_key is 'Which part of the source this is: a chun
 drop trigger embed_inserted on memory;
 drop trigger embed_updated on memory;
 drop trigger index_updated on memory;
+drop trigger index_inserted on memory;
+drop trigger index_deleted on memory;
+create trigger index_inserted after insert on memory referencing new table as new_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _memory_index();
 create trigger index_updated after update on memory referencing old table as old_rows
-    for each statement when (pg_catalog.current_setting('row_security') = 'on') execute function _memory_index();
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _memory_index();
+create trigger index_deleted after delete on memory referencing old table as old_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _memory_index();
 
 -- include sql/40_memory.sql _metadata
 -- include sql/40_memory.sql _memory_changed
@@ -214,3 +222,4 @@ drop function _review_subject(bigint);
 revoke update on model from mindful_admin;
 -- include sql/90_privilege.sql
 -- include sql/92_statistics.sql
+-- include sql/94_plan.sql
