@@ -101,6 +101,29 @@ comment on function _model_serves(text, text[], integer, timestamptz) is
 
 create policy use on model for select using (mindful._model_serves(name, granted_to, trained_on, withdrawn_at));
 
+create function _model_check() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    adapter text := (
+        select m.name from mindful.model m
+        where m.sha256 = new.sha256 and m.trained_on > 0 and new.trained_on = 0
+        order by m.name limit 1
+    );
+begin
+    if adapter is not null then
+        perform mindful._raise('42710', format('the file is that of the adapter "%s", which was trained on tenants'' texts', adapter),
+            'Use mindful.adapter_share to have an adapter serve others.');
+    end if;
+    return new;
+end
+$$;
+comment on function _model_check() is
+'Refuses the weights of a trained adapter under another name as weights of nobody, however they are entered: these would serve without consent.';
+create trigger checked before insert on model for each row
+    when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _model_check();
+
 create function _default_base(kind text) returns text
 language sql stable parallel safe security definer
 begin atomic

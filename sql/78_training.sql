@@ -369,6 +369,18 @@ begin
         perform mindful._raise('22023', format('the training was one of "%s", which is not the base of "%s"', wrong.base, wrong.model),
             'Give the training that made the adapter.');
     end if;
+    select o.name into wrong
+    from (select distinct r.model from new_rows r) n
+    join mindful.model m on m.name = n.model
+    join mindful.model o on o.sha256 = m.sha256 and o.name <> m.name and o.trained_on > 0
+    where o.withdrawn_at is not null
+        or array(select t.tenant from mindful.model_tenant t where t.model = o.name order by t.tenant)
+            <> array(select t.tenant from mindful.model_tenant t where t.model = m.name order by t.tenant)
+    limit 1;
+    if found then
+        perform mindful._raise('42710', format('the file is that of the adapter "%s", which was trained on other tenants'' texts or withdrawn',
+            wrong.name), 'Use mindful.adapter_share to have an adapter serve others.');
+    end if;
     -- Who forgets one of these texts meanwhile is waited for, and withdraws the adapter if this comes first.
     perform from mindful.memory m
     where (m.tenant, m.id) in (
@@ -392,7 +404,7 @@ begin
 end
 $$;
 comment on function _model_tenant_check() is
-'Refuses adapters of another base than their training''s, and those that were trained on a text that was forgotten since. With the owner''s rights, as administrators read no tenant''s rows.';
+'Refuses adapters of another base than their training''s, the weights of other tenants'' adapters under another name, and those that were trained on a text that was forgotten since. With the owner''s rights, as administrators read no tenant''s rows.';
 create trigger checked after insert on model_tenant referencing new table as new_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _model_tenant_check();
 

@@ -241,3 +241,21 @@ def test_the_adapters_file_is_not_registered_anew(
     db.execute("update model set sha256 = %s where name = 'tuned'", (sha256,))
     with fails("42710", hint="adapter_share"):
         admin.execute("select model_register('again', 'generator', 'llama_cpp', %s)", (source,))
+
+
+def test_the_adapters_weights_are_not_entered_anew(
+    training: int, admin: psycopg.Connection, bob: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    """Enters a private adapter's file and hash into the table again, for all or for another tenant."""
+    enter = """insert into model (name, kind, provider, source, options, sha256, base, trained_on, granted_to)
+        select 'again', kind, provider, source, options, sha256, base, {}, '{{mindful_user}}'
+        from model where name = 'tuned'"""
+    with fails("42710", hint="adapter_share"):
+        admin.execute(enter.format(0).encode())
+    tell(bob)
+    own = train_stand_in(bob, db, "own", SCRIPTED_GENERATOR)
+    admin.execute(enter.format(1).encode())
+    with fails("42710", hint="adapter_share"):
+        admin.execute("insert into model_tenant values (%s, 'again', %s)", (bob.info.user, own))
+    with fails("42704"):
+        bob.execute("select llm_generate('Hi', 'again')")
