@@ -23,32 +23,40 @@ begin
 end
 $do$;
 
+create function _tenant_refuse(message text, hint text) returns void
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if not (select r.rolsuper from pg_roles r where r.rolname = current_user) then
+        perform mindful._raise('42501', message, hint);
+    end if;
+end
+$$;
+comment on function _tenant_refuse(text, text) is
+'Raises 42501, unless the current role is a superuser, whose background work acts for every tenant.';
+
 create function _tenant() returns text
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
     named text := nullif(current_setting('mindful.tenant', true), '');
-    own boolean;
 begin
     if not pg_has_role(current_user, 'mindful_application', 'usage') then
         named := current_user;
     elsif named is null then
         -- A superuser counts as a member of every role.
         return (select r.rolname from pg_roles r where r.rolname = current_user and r.rolsuper);
-    end if;
-    own := named = current_user;
-    -- Names that begin with pg_ are kept for roles of later versions. Background work of a superuser acts for roles too.
-    if not own and (named like 'pg\_%' or to_regrole(quote_ident(named)) is not null)
-        and not (select r.rolsuper from pg_roles r where r.rolname = current_user)
-    then
-        perform mindful._raise('42501', format('mindful.tenant is %L, the name of another role', named),
+    -- Names that begin with pg_ are kept for roles of later versions.
+    elsif named <> current_user and (named like 'pg\_%' or to_regrole(quote_ident(named)) is not null) then
+        perform mindful._tenant_refuse(format('mindful.tenant is %L, the name of another role', named),
             'Give tenants names that no role has, such as customer-7.');
-    elsif (select c.by_role <> own from mindful.tenant_claim c where c.tenant = named)
-        and not (select r.rolsuper from pg_roles r where r.rolname = current_user)
-    then
-        perform mindful._raise('42501',
-            format(case when own then 'the name of the role %s is the name of a tenant of an application'
+    end if;
+    -- Every policy calls this: what is seldom needed stands in the branches.
+    if exists (select from mindful.tenant_claim c where c.tenant = named and c.by_role <> (named = current_user)) then
+        perform mindful._tenant_refuse(
+            format(case when named = current_user then 'the name of the role %s is the name of a tenant of an application'
                 else 'the tenant %s was a role' end, named),
             'Rename the role, or name the tenant otherwise.');
     end if;

@@ -102,6 +102,7 @@ grant execute on function
     _is_restore(),
     _read_only_hint(),
     _writable(),
+    _tenant_refuse(text, text),
     _tenant_required(),
     _tenant_claim(),
     _tenant_claimed(),
@@ -118,7 +119,7 @@ grant execute on function
     _setting_check(text, jsonb, text)
 to mindful_admin;
 grant execute on procedure job_worker(real, boolean) to mindful_admin;
-grant execute on function _tenant(), _raise(text, text, text), _reads_all(), _drift(bigint[], bigint[]), mindful_status(), _embedding_status(),
+grant execute on function _tenant(), _tenant_refuse(text, text), _raise(text, text, text), _reads_all(), _drift(bigint[], bigint[]), mindful_status(), _embedding_status(),
     _embedding_count_all()
 to mindful_reader;
 

@@ -1,6 +1,7 @@
 \echo Use "ALTER EXTENSION mindful UPDATE TO '0.2.0'" to load this file. \quit
 
 -- tenant
+-- include sql/10_tenant.sql _tenant_refuse
 -- include sql/10_tenant.sql _tenant
 create table tenant_claim (
     tenant text primary key,

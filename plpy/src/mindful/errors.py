@@ -22,12 +22,6 @@ class InvalidParameterError(MindfulError):
     sqlstate = "22023"
 
 
-class InsufficientPrivilegeError(MindfulError):
-    """insufficient_privilege."""
-
-    sqlstate = "42501"
-
-
 class WrongObjectError(MindfulError):
     """wrong_object_type."""
 
