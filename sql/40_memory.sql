@@ -141,7 +141,8 @@ begin
     execute format('alter table mindful.%I enable row level security, force row level security', relation);
     execute format('create policy own on mindful.%I using (tenant = (select mindful._tenant()))
         with check (tenant = (select mindful._tenant_claimed()))', relation);
-    execute format('grant select, insert, update, delete on mindful.%I to mindful_user', relation);
+    execute format('grant select, insert on mindful.%I to mindful_user', relation);
+    perform mindful._update_grant(format('mindful.%I', relation));
     execute format('comment on table mindful.%I is %L', relation, 'Embeddings of memories by the model ' || model || '.');
     perform mindful._statistics_remove();
 end
@@ -168,8 +169,9 @@ end;
 comment on function _memory_changed(text, bigint, text) is 'A memory''s content, if it was another.';
 
 create function _memory_index() returns trigger
-language plpgsql volatile parallel unsafe security invoker
+language plpgsql volatile parallel unsafe security definer
 set search_path = pg_catalog, mindful, pg_temp
+set mindful.tenant = ''
 set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_seqscan = off
@@ -207,7 +209,7 @@ begin
     return null;
 end
 $$;
-comment on function _memory_index() is 'Keeps memory_term and memory_count true to the statement''s rows.';
+comment on function _memory_index() is 'Keeps memory_term and memory_count true to the statement''s rows, with the owner''s rights: no role writes these tables otherwise.';
 
 create function _length(content text) returns bigint
 language sql immutable parallel safe security invoker

@@ -44,9 +44,14 @@ declare
 begin
     for swept_tenant in select t from mindful._memory_tenants() t loop
         begin
-            delete from mindful.embedding_job_failed f
-            using mindful.memory m
-            where f.tenant = swept_tenant and m.tenant = f.tenant and m.id = f.id and m.content_hash <> f.content_hash;
+            perform mindful._delete('embedding_job_failed', jsonb_agg(to_jsonb(f)), swept_tenant)
+            from (
+                select f.id, f.model, f.content_hash
+                from mindful.embedding_job_failed f
+                join mindful.memory m on m.tenant = f.tenant and m.id = f.id and m.content_hash <> f.content_hash
+                where f.tenant = swept_tenant
+                for update of f
+            ) f;
             execute format('
                 insert into mindful.embedding_job (tenant, id, model, content_hash)
                 select m.tenant, m.id, $1, m.content_hash

@@ -153,7 +153,7 @@ begin
             where v.tenant = fact.tenant and v.id = fact.id and v.source_id <> older
             on conflict do nothing;
             perform mindful._memory_repeat(older);
-            delete from mindful.memory m where m.tenant = fact.tenant and m.id = fact.id;
+            perform mindful._memory_delete(array[fact.id]);
             stays[position] := older;
         end if;
     end loop;

@@ -31,8 +31,9 @@ create policy own on memory_evidence using (tenant = (select mindful._tenant()))
 select pg_catalog.pg_extension_config_dump('mindful.memory_evidence', '');
 
 create function _evidence_outdated() returns trigger
-language plpgsql volatile parallel unsafe security invoker
+language plpgsql volatile parallel unsafe security definer
 set search_path = pg_catalog, mindful, pg_temp
+set mindful.tenant = ''
 set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_seqscan = off

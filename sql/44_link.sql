@@ -54,18 +54,21 @@ create function memory_link_delete(source_id bigint, target_id bigint, relation 
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
-declare
-    deleted bigint;
 begin
     perform mindful._writable();
     source_id := mindful._memory_argument('source_id', source_id);
     target_id := mindful._memory_argument('target_id', target_id);
-    delete from mindful.memory_link l
-    where l.tenant = (select mindful._tenant())
-        and l.source_id = memory_link_delete.source_id and l.target_id = memory_link_delete.target_id
-        and (memory_link_delete.relation is null or l.relation = memory_link_delete.relation);
-    get diagnostics deleted = row_count;
-    return deleted;
+    return (
+        select mindful._delete('memory_link', jsonb_agg(to_jsonb(l)))
+        from (
+            select l.source_id, l.target_id, l.relation
+            from mindful.memory_link l
+            where l.tenant = (select mindful._tenant())
+                and l.source_id = memory_link_delete.source_id and l.target_id = memory_link_delete.target_id
+                and (memory_link_delete.relation is null or l.relation = memory_link_delete.relation)
+            for update
+        ) l
+    );
 end
 $$;
 comment on function memory_link_delete(bigint, bigint, text) is

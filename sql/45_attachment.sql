@@ -32,11 +32,12 @@ set enable_mergejoin = off
 as $$
 begin
     if keys is null then
-        delete from mindful.memory m
-        where m.tenant = (select mindful._tenant()) and m.source = _attachment_delete.source;
+        perform mindful._memory_delete(array(
+            select m.id from mindful.memory m
+            where m.tenant = (select mindful._tenant()) and m.source = _attachment_delete.source
+        ));
     elsif keys <> '{}' then
-        delete from mindful.memory m
-        where m.tenant = (select mindful._tenant()) and m.id in (
+        perform mindful._memory_delete(array(
             select gone.id
             from unnest(keys) k (key)
             cross join lateral (
@@ -44,7 +45,7 @@ begin
                 where s.tenant = (select mindful._tenant()) and s.source = _attachment_delete.source and s.source_key = k.key
                 offset 0
             ) gone
-        );
+        ));
     end if;
 end
 $$;
@@ -83,6 +84,7 @@ declare
     schema_name name := (select n.nspname from pg_namespace n where n.oid = target.relnamespace);
     full_name text := mindful._relation_name(relation);
     function_name text := format('remember_%s', md5(full_name));
+    dropped mindful.attachment;
     key text;
     body text;
     event text;
@@ -94,11 +96,12 @@ begin
     perform mindful._writable();
     perform mindful._text_argument('content', content);
     -- Tables that were dropped while they were attached.
-    for full_name in
-        delete from mindful.attachment a
+    for dropped in
+        select a.* from mindful.attachment a
         where a.tenant = mindful._tenant() and not exists (select from pg_class c where c.oid = a.relation)
-        returning a.source
     loop
+        full_name := dropped.source;
+        perform mindful._delete('attachment', jsonb_build_array(jsonb_build_object('relation', dropped.relation::oid::text)));
         perform mindful._attachment_delete(full_name, null);
         execute format('drop function if exists %I.%I()', (parse_ident(full_name))[1], 'remember_' || md5(full_name));
     end loop;
@@ -234,23 +237,23 @@ declare
     );
     event text;
     attached_as text;
-    forgotten bigint;
 begin
     perform mindful._writable();
-    delete from mindful.attachment a
+    select a.source into attached_as from mindful.attachment a
     where a.tenant = mindful._tenant() and a.relation = memory_detach.relation
-    returning a.source into attached_as;
+    for update;
     if not found then
         perform mindful._raise('42704', format('%s is not attached', coalesce(relation::text, 'null')),
             'The tables that you attached are listed in mindful.attachment.');
     end if;
+    perform mindful._delete('attachment', jsonb_build_array(jsonb_build_object('relation', relation::oid::text)));
     foreach event in array array['inserted', 'updated', 'deleted', 'truncated'] loop
         execute format('drop trigger remember_%s on %s', event, relation);
     end loop;
     execute format('drop function %s', remember);
-    delete from mindful.memory m where m.tenant = mindful._tenant() and m.source = attached_as;
-    get diagnostics forgotten = row_count;
-    return forgotten;
+    return mindful._memory_delete(array(
+        select m.id from mindful.memory m where m.tenant = mindful._tenant() and m.source = attached_as for update
+    ));
 end
 $$;
 comment on function memory_detach(regclass) is

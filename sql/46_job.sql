@@ -222,16 +222,22 @@ declare
     settled bigint;
 begin
     execute format('
-        delete from mindful.embedding_job j
-        using rows from (unnest($2), unnest($3), unnest($4)) k (tenant, id, content_hash)
-        where j.tenant = k.tenant and j.id = k.id and j.model = $1 and j.content_hash = k.content_hash
-            and (
-                exists (select from mindful.%I e
-                    where e.tenant = k.tenant and e.id = k.id and e.content_hash = k.content_hash)
-                or not exists (select from mindful.memory m
-                    where m.tenant = k.tenant and m.id = k.id and m.content_hash = k.content_hash)
-            )', mindful._embedding_table(model)) using model, tenants, ids, hashes;
-    get diagnostics settled = row_count;
+        select coalesce(sum(d.deleted), 0)
+        from (
+            select mindful._delete(''embedding_job'', jsonb_agg(to_jsonb(j) - ''tenant''), j.tenant) as deleted
+            from (
+                select j.tenant, j.id, j.model, j.content_hash
+                from rows from (unnest($2), unnest($3), unnest($4)) k (tenant, id, content_hash)
+                join mindful.embedding_job j on j.tenant = k.tenant and j.id = k.id and j.model = $1
+                    and j.content_hash = k.content_hash
+                where exists (select from mindful.%I e
+                        where e.tenant = k.tenant and e.id = k.id and e.content_hash = k.content_hash)
+                    or not exists (select from mindful.memory m
+                        where m.tenant = k.tenant and m.id = k.id and m.content_hash = k.content_hash)
+                for update of j
+            ) j
+            group by j.tenant
+        ) d', mindful._embedding_table(model)) using model, tenants, ids, hashes into settled;
     update mindful.embedding_job j set run_after = clock_timestamp() + interval '1 second'
     from rows from (unnest(tenants), unnest(ids), unnest(hashes)) k (tenant, id, content_hash)
     where j.tenant = k.tenant and j.id = k.id and j.model = _job_settle.model and j.content_hash = k.content_hash;
@@ -250,6 +256,7 @@ as $$
 declare
     most integer := mindful.setting_get('job_attempts') #>> '{}';
     retry_s integer := mindful.setting_get('job_retry_s') #>> '{}';
+    died bigint;
 begin
     update mindful.embedding_job j
     set attempts = j.attempts + 1, last_error = left(error, 1000),
@@ -257,16 +264,16 @@ begin
     from rows from (unnest(ids), unnest(hashes)) k (id, content_hash)
     where j.tenant = _job_fail.tenant and j.id = k.id and j.model = _job_fail.model and j.content_hash = k.content_hash;
     with dead as (
-        delete from mindful.embedding_job j
-        using rows from (unnest(ids), unnest(hashes)) k (id, content_hash)
-        where j.tenant = _job_fail.tenant and j.id = k.id and j.model = _job_fail.model
+        insert into mindful.embedding_job_failed (tenant, id, model, content_hash, attempts, error, enqueued_at)
+        select j.tenant, j.id, j.model, j.content_hash, j.attempts, j.last_error, j.enqueued_at
+        from rows from (unnest(ids), unnest(hashes)) k (id, content_hash)
+        join mindful.embedding_job j on j.tenant = _job_fail.tenant and j.id = k.id and j.model = _job_fail.model
             and j.content_hash = k.content_hash and j.attempts >= most
-        returning j.*
+        on conflict (tenant, id, model, content_hash) do update
+            set attempts = excluded.attempts, error = excluded.error, failed_at = excluded.failed_at
+        returning id, model, content_hash
     )
-    insert into mindful.embedding_job_failed (tenant, id, model, content_hash, attempts, error, enqueued_at)
-    select d.tenant, d.id, d.model, d.content_hash, d.attempts, d.last_error, d.enqueued_at from dead d
-    on conflict (tenant, id, model, content_hash) do update
-        set attempts = excluded.attempts, error = excluded.error, failed_at = excluded.failed_at;
+    select mindful._delete('embedding_job', jsonb_agg(to_jsonb(d)), _job_fail.tenant) into died from dead d;
 exception when lock_not_available then
     -- A tenant that holds a dead letter of his own delays nobody but himself.
     update mindful.embedding_job j set run_after = clock_timestamp() + interval '1 hour', last_error = left(error, 1000)
@@ -335,17 +342,21 @@ comment on procedure job_worker(real, boolean) is
 create function _job_retry(model text) returns bigint
 language sql volatile parallel unsafe security invoker
 begin atomic
-    with back as (
-        delete from mindful.embedding_job_failed f
+    with back as materialized (
+        select f.tenant, f.id, f.model, f.content_hash from mindful.embedding_job_failed f
         where _job_retry.model is null or f.model = _job_retry.model
-        returning f.*
+        for update
     ),
     enqueued as (
         insert into mindful.embedding_job (tenant, id, model, content_hash)
         select b.tenant, b.id, b.model, b.content_hash from back b
         on conflict do nothing
     )
-    select pg_catalog.count(*) from back;
+    select coalesce(pg_catalog.sum(d.deleted), 0)::bigint
+    from (
+        select mindful._delete('embedding_job_failed', pg_catalog.jsonb_agg(pg_catalog.to_jsonb(b) - 'tenant'), b.tenant) as deleted
+        from back b group by b.tenant
+    ) d;
 end;
 comment on function _job_retry(text) is 'Puts the dead letters that the caller reaches back into the queue.';
 

@@ -64,10 +64,11 @@ begin
     order by n.number
     on conflict (tenant, source, source_key) where source is not null do update set content = excluded.content, metadata = excluded.metadata
         where m.content <> excluded.content or m.metadata <> excluded.metadata;
-    delete from mindful.memory m
-    where m.tenant = (select mindful._tenant()) and m.source = _document_write.source
-        and not exists (select from unnest(keys) k (key) where k.key = m.source_key);
-    get diagnostics deleted = row_count;
+    deleted := mindful._memory_delete(array(
+        select m.id from mindful.memory m
+        where m.tenant = (select mindful._tenant()) and m.source = _document_write.source
+            and not exists (select from unnest(keys) k (key) where k.key = m.source_key)
+    ));
     return (found.chunks, found.inserted, found.replaced, found.kept, deleted)::mindful.document_change;
 end
 $$;

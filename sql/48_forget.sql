@@ -345,10 +345,9 @@ begin
     return query select null::bigint, 'session', 'changed', counted;
     changed := array(select mindful._forget_heirs(ids, wished));
     for n in 1 .. cardinality(ids) by 10000 loop
-        delete from mindful.memory m
-        where m.tenant = (select mindful._tenant()) and m.id = any (ids[n:n + 9999]);
+        perform mindful._memory_delete(ids[n:n + 9999]);
     end loop;
-    delete from mindful.session s where s.tenant = (select mindful._tenant()) and s.session_id = any (sessions);
+    perform mindful._delete('session', jsonb_agg(jsonb_build_object('session_id', s))) from unnest(sessions) s;
     select changed || array_agg(r.id), array_agg(distinct r.session_id) into changed, replies from mindful._forget_replies(ids) r;
     return query
     select null::bigint, 'memory', 'changed', count(*)
@@ -359,9 +358,12 @@ begin
         join mindful.memory m on m.tenant = (select mindful._tenant()) and m.id = b.key::bigint
         where m.confidence is distinct from (b.value #>> '{}')::real
     ) c;
-    delete from mindful.kv_state k where k.tenant = (select mindful._tenant()) and k.session_id = any (showed || replies);
-    get diagnostics counted = row_count;
-    return query select null::bigint, 'kv_state', 'deleted', counted;
+    return query
+    select null::bigint, 'kv_state', 'deleted', mindful._delete('kv_state', jsonb_agg(to_jsonb(k)))
+    from (
+        select k.session_id, k.model, k.first from mindful.kv_state k
+        where k.tenant = (select mindful._tenant()) and k.session_id = any (showed || replies)
+    ) k;
 end
 $$;
 comment on function _forget_delete(bigint[], uuid[], boolean) is

@@ -104,8 +104,9 @@ end;
 comment on function _recap_delete(text, uuid, integer[]) is 'Deletes a session''s summaries of some turns.';
 
 create function _recap_forget() returns trigger
-language plpgsql volatile parallel unsafe security invoker
+language plpgsql volatile parallel unsafe security definer
 set search_path = pg_catalog, mindful, pg_temp
+set mindful.tenant = ''
 as $$
 begin
     if tg_op = 'DELETE' then

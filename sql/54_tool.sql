@@ -128,13 +128,30 @@ comment on function _tool_check() is 'Refuses what can be no tool, however it is
 create trigger checked before insert or update on tool for each row
     when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _tool_check();
 
+create function _tool_delete(name text, scope text) returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    select coalesce(pg_catalog.sum(d.deleted), 0)::bigint
+    from (
+        select mindful._delete('tool', pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
+            'registered_by', t.registered_by, 'name', t.name)), t.tenant) as deleted
+        from mindful.tool t
+        where t.name = _tool_delete.name
+            and case scope
+                when 'global' then t.tenant = '' and pg_catalog.pg_has_role(current_user, 'mindful_admin', 'usage')
+                when 'user' then t.tenant = (select mindful._tenant_required()) and t.registered_by = current_user
+            end
+        group by t.tenant
+    ) d;
+end;
+comment on function _tool_delete(text, text) is 'Deletes a tool of the caller''s, or an administrator''s offer (scope global); returns how many there were.';
+
 create function _tool_insert(
     name text, function text, description text, json_schema jsonb, read_only boolean, scope text
 ) returns text
 language sql volatile parallel unsafe security invoker
 begin atomic
-    delete from mindful.tool t
-    where t.name = _tool_insert.name and t.tenant = case scope when 'global' then '' else mindful._tenant_required() end;
+    select mindful._tool_delete(name, case scope when 'global' then 'global' else 'user' end);
     insert into mindful.tool (tenant, name, function, description, json_schema, read_only)
     values (case scope when 'global' then '' else mindful._tenant_required() end, name, function, description, json_schema, read_only)
     returning name;
@@ -177,8 +194,7 @@ begin
         perform mindful._raise('55000', format('%s was replaced since it was offered', offer.function),
             'An administrator offers it again with tool_register.');
     end if;
-    delete from mindful.tool t
-    where t.tenant = (select mindful._tenant()) and t.registered_by = current_user and t.name = offer.name;
+    perform mindful._tool_delete(offer.name, 'user');
     insert into mindful.tool (tenant, name, function, description, json_schema, read_only, accepted)
     values (mindful._tenant_required(), offer.name, offer.function, offer.description, offer.json_schema, offer.read_only, true);
     return offer.name;
@@ -192,14 +208,10 @@ language sql volatile parallel unsafe security invoker
 begin atomic
     select mindful._writable();
     with deleted as (
-        delete from mindful.tool t
-        where t.name = tool_unregister.name
-            and case scope when 'global' then t.tenant = ''
-                when 'user' then t.tenant = (select mindful._tenant()) and t.registered_by = current_user end
-        returning 1
+        select mindful._tool_delete(name, scope) as deleted
     )
     select case
-        when scope = any (array['user', 'global']) then exists (select from deleted)
+        when scope = any (array['user', 'global']) then (select d.deleted > 0 from deleted d)
         else mindful._raise('22023', 'scope is ' || coalesce(scope, 'null'), 'Scopes are user and global.')
     end;
 end;

@@ -89,10 +89,13 @@ set search_path = pg_catalog, mindful, pg_temp
 as $$
 #variable_conflict use_column
 begin
-    delete from mindful.kv_state k
-    where k.tenant = (select mindful._tenant()) and k.session_id = _kv_state_write.session_id
-        and k.model = _kv_state_write.model
-        and (k.first >= _kv_state_write.first or k.fingerprint <> _kv_state_write.fingerprint);
+    perform mindful._delete('kv_state', jsonb_agg(to_jsonb(k)))
+    from (
+        select k.session_id, k.model, k.first from mindful.kv_state k
+        where k.tenant = (select mindful._tenant()) and k.session_id = _kv_state_write.session_id
+            and k.model = _kv_state_write.model
+            and (k.first >= _kv_state_write.first or k.fingerprint <> _kv_state_write.fingerprint)
+    ) k;
     insert into mindful.kv_state (session_id, model, first, fingerprint, tokens, state, mac)
     values (_kv_state_write.session_id, _kv_state_write.model, _kv_state_write.first,
         _kv_state_write.fingerprint, _kv_state_write.tokens, _kv_state_write.state, _kv_state_write.mac);

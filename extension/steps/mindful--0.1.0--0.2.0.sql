@@ -50,6 +50,8 @@ $do$;
 -- include sql/12_bound.sql
 -- include sql/15_setting.sql
 
+-- include sql/17_deletion.sql
+
 -- model
 alter table model add column base text references model, add constraint model_base check (base is null or kind = 'generator');
 create index model_base on model (base) where base is not null;

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 from support import SCRIPTED_GENERATOR, Connect, fails
 from support.rare import insert_rare
 
@@ -108,11 +109,17 @@ def test_nobody_writes_anothers_rows(
         ).fetchone()
         or ()
     )
-    for statement in ("update memory set content = 'owned'", "delete from memory", "delete from session"):
-        assert bob.execute(statement).rowcount == 0
+    assert bob.execute("update memory set content = 'owned'").rowcount == 0
+    kept = db.execute("select count(*) from memory").fetchone()
+    bob.execute("select _memory_delete(array[%s])", (memory_id,))
+    bob.execute("select _delete('session', %s)", (Jsonb([{"session_id": str(session_id)}]),))
+    assert db.execute("select count(*) from memory").fetchone() == kept
     for statement in (
         f"insert into memory (tenant, content) values ('{tenant}', 'planted')",
         f"insert into session (tenant) values ('{tenant}')",
+        f"select _memory_delete(array[{memory_id}], '{tenant}')",
+        f"insert into deletion (tenant, relation, keys) values ('{tenant}', 'memory', '[]')",
+        "delete from memory",
         "insert into memory_embedding_all_minilm_l6_v2 (tenant, id, embedding, content_hash)"
         f" values ('{tenant}', {memory_id}, array_fill(1, array[384])::vector, '')",
     ):

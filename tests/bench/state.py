@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import psycopg
 from psycopg.types.json import Jsonb
+from support.deletion import delete
 
 Connecting = Callable[[], psycopg.Connection]
 Measured = tuple[str, str, list[float], list[float], str]
@@ -63,7 +64,7 @@ def other_connection(connect: Connecting, repeats: int) -> list[Measured]:
                 for without, times in taken.items():
                     with connect() as other, _undone(other):
                         other.execute("select llm_generate('Hi', max_tokens => 1), llm_embed('Hi')")
-                        other.execute(f"delete from mindful.kv_state where {without}".encode())
+                        delete(other, "kv_state", without)
                         times.append(_first_token_ms(other, session, "And then?", 1, memories=0))
         finally:
             db.execute("delete from mindful.session where session_id = %s", (session,))

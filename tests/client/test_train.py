@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from support import Cluster
 from support.command import Command
+from support.deletion import delete
 from support.files import readable_folder
 from support.models import model_files
 from support.training import PACKAGES, exported, full_disk, tell
@@ -150,7 +151,7 @@ def test_what_is_forgotten_while_it_trains_is_not_learned(
 ) -> None:
     process = train.start("--output", folder, manifest)
     wait_for(process, "training on")
-    ana.execute("delete from memory where kind = 'message' and metadata ->> 'speaker' = 'Tom'")
+    delete(ana, "memory", "kind = 'message' and metadata ->> 'speaker' = 'Tom'")
     _, stderr = process.communicate()
     assert process.returncode == 1
     assert "pairs were forgotten while training ran" in stderr

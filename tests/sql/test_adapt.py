@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 from support import SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR, fails
+from support.deletion import delete
 
 KEYS = ["chat_temperature", "chat_memories", "confidence_tier", "escalate"]
 
@@ -100,7 +101,7 @@ def test_a_choice_that_fails_on_unseen_questions_is_not_adopted(
     db.execute("select setting_set('chat_memories', '0', 'global')")
     answered_from_memory(db, ana, 90)
     # What helped with the first 60 is gone for the others.
-    ana.execute("delete from memory where content ~ 'room [6-8][0-9] '")
+    delete(ana, "memory", "content ~ 'room [6-8][0-9] '")
     found = adapt(ana)["chat_memories"]
     assert (found["candidate"], found["adopted"]) == (1, False)
     assert found["evidence"]["chosen"]["1"]["score"] > 0.9

@@ -9,6 +9,7 @@ import numpy as np
 import psycopg
 import pytest
 from support import EMBEDDER, GENERATOR, SCRIPTED_GENERATOR, Connect, fails
+from support.deletion import delete
 from support.files import readable_folder
 from support.weights import write_adapter
 
@@ -119,7 +120,7 @@ def test_a_kept_state_is_the_adapters_own(
         assert cached > 64
         # The same by evaluating everything: what was kept is what this model computes.
         with third.transaction(force_rollback=True):
-            third.execute("delete from kv_state")
+            delete(third, "kv_state")
             evaluated, cached = told(third, session, model)
         assert cached == 0
         assert by_state == pytest.approx(evaluated, abs=0.15)  # rounded otherwise in other batches

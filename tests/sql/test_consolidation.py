@@ -11,6 +11,7 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 from support import SCRIPTED_EMBEDDER, Connect, fails
+from support.deletion import delete
 
 
 @pytest.fixture(autouse=True)
@@ -204,12 +205,12 @@ def test_a_changed_text_is_read_again(ana: psycopg.Connection) -> None:
 def test_forgetting_a_text_forgets_what_rests_on_it_alone(ana: psycopg.Connection) -> None:
     first, second, _ = say(ana, "I love pizza.", "I love pizza! I live in Boston.", "I live in Boston.")
     consolidate(ana)
-    ana.execute("delete from memory where id = %s", (second,))
+    delete(ana, "memory", "id = %s", second)
     assert facts(ana) == ["Ana likes pizza.", "Ana lives in Boston."]
     assert ana.execute("select confidence from memory where content = 'Ana likes pizza.'").fetchone() == (
         pytest.approx(0.8),
     )
-    ana.execute("delete from memory where id = %s", (first,))
+    delete(ana, "memory", "id = %s", first)
     assert facts(ana) == ["Ana lives in Boston."]
     assert ana.execute("select count(*) from memory_statement").fetchone() == (1,)
 

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import SCRIPTED_EMBEDDER, Connect, fails
+from support.deletion import delete
 from support.memories import contents
 
 pytestmark = pytest.mark.usefixtures("scripted")
@@ -173,6 +174,6 @@ def test_a_deleted_fact_is_forgotten_and_can_come_again(ana: psycopg.Connection)
     join(ana, "join_exact")
     first = insert(ana, "Tom is a cat.")
     assert insert(ana, "Tom is a cat.") == first
-    ana.execute("delete from memory")
+    delete(ana, "memory")
     assert ana.execute("select count(*) from memory_duplicate").fetchone() == (0,)
     assert insert(ana, "Tom is a cat.") > first

@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from support import EMBEDDER, SCRIPTED_EMBEDDER, fails, one
+from support.deletion import delete
 from support.memories import remember_all
 
 FACTS = [
@@ -118,5 +119,5 @@ def test_users_see_how_far_their_own_are_and_readers_all(
     with fails("42501", hint=None):
         reader.execute("select * from memory")
     assert ana.execute("select content from embedding_compare('beagle', k => 100)").fetchall()
-    bob.execute("delete from memory")
+    delete(bob, "memory")
     assert bob.execute("select * from embedding_compare('beagle', k => 100)").fetchall() == []

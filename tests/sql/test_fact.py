@@ -7,6 +7,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import Connect, fails, one
+from support.deletion import delete
 from support.memories import contents, remember
 
 
@@ -344,7 +345,7 @@ def test_an_update_of_what_is_being_deleted_finds_nothing(connect: Connect) -> N
     old = remember(first, "The sky is blue.")
     with ThreadPoolExecutor() as pool:
         with first.transaction():
-            first.execute("delete from memory")
+            delete(first, "memory")
             waiting = pool.submit(second.execute, "select memory_update(%s, 'The sky is red.')", (old,))
             while not one(first, "select count(*) from pg_locks where not granted"):
                 assert not waiting.done()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from support import Connect, fails, one
+from support.deletion import delete
 from support.jobs import EMBEDDINGS, embedded, queued, run
 from support.memories import remember_all
 
@@ -208,7 +209,7 @@ def test_nobody_enqueues_for_others(
         with fails(sqlstate, hint=None):
             bob.execute(insert, (tenant, target, model))
     assert bob.execute("update embedding_job set run_after = '9999-12-30'").rowcount == 1
-    assert bob.execute("delete from embedding_job").rowcount == 1
+    assert delete(bob, "embedding_job") == 1
     assert (queued(ana), queued(bob)) == (1, 0)
     for function in (
         "_job_run_all(1, 1)",
@@ -229,7 +230,7 @@ def test_a_deleted_memory_leaves_no_job(picky: None, ana: psycopg.Connection) ->
     remember_all(ana, "poison")
     run(ana)
     remember_all(ana, "good one")
-    ana.execute("delete from memory")
+    delete(ana, "memory")
     for table in ("embedding_job", "embedding_job_failed"):
         assert one(ana, f"select count(*) from {table}") == 0
 

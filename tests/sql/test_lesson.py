@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 from support import SCRIPTED_GENERATOR, fails
+from support.deletion import delete
 
 ASK = "select message_id, reply, action, reason, memory_ids from llm_chat_detail(%s, model => %s)"
 QUESTION = "What is the name of my cat?"
@@ -84,7 +85,7 @@ def test_a_right_answer_is_a_signal_and_the_latest_label_counts(ana: psycopg.Con
     assert verdict == same > 0.8
     ana.execute("select review_label(%s, false)", (first["message_id"],))
     assert notes(ana) == []  # that an answer was wrong is no help, and the question alone none either
-    ana.execute("delete from memory where id = %s", (first["message_id"],))
+    delete(ana, "memory", "id = %s", first["message_id"])
     ask(ana, LIKE)
     assert signals(ana) == (0, 0)
 

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import SCRIPTED_EMBEDDER, Connect, fails
+from support.deletion import delete
 from support.memories import remember_all
 
 FACTS = [
@@ -51,7 +52,7 @@ def test_a_changed_text_is_found_by_its_new_words_only(ana: psycopg.Connection) 
 
 def test_a_deleted_memory_leaves_nothing(ana: psycopg.Connection) -> None:
     remember_all(ana, *FACTS)
-    ana.execute("delete from memory")
+    delete(ana, "memory")
     for relation in ("memory", "memory_term", "memory_embedding_all_minilm_l6_v2"):
         assert ana.execute(f"select count(*) from {relation}").fetchone() == (0,)
     assert ana.execute("select sum(memories), sum(lexemes) from memory_count").fetchone() == (0, 0)
@@ -62,7 +63,7 @@ def test_counts_agree_with_the_rows(ana: psycopg.Connection, connect: Connect) -
     remember_all(ana, *FACTS)
     remember_all(connect("ana"), "One more from another connection.")
     ana.execute("update memory set content = content || ' And more words here.' where id % 2 = 0")
-    ana.execute("delete from memory where id % 3 = 0")
+    delete(ana, "memory", "mod(id, 3) = 0")
     assert (
         ana.execute("select sum(memories), sum(lexemes) from memory_count").fetchone()
         == ana.execute("select count(*), sum(_length(content)) from memory").fetchone()
@@ -159,7 +160,10 @@ def test_a_load_into_an_empty_database_reads_no_more_row_by_row(
 
 @pytest.mark.parametrize(
     "change",
-    ["update memory set content = content || ' again'", "delete from memory"],
+    [
+        "update memory set content = content || ' again' where id = any (%s)",
+        "select _memory_delete(%s)",
+    ],
     ids=["update", "delete"],
 )
 def test_a_change_of_many_reads_no_more_row_by_row(
@@ -171,13 +175,13 @@ def test_a_change_of_many_reads_no_more_row_by_row(
         where relname in ('memory', 'memory_term')"""
     (first,) = remember_all(ana, "note")
     ana.execute("update memory set content = 'changed' where id = %s", (first,))
-    ana.execute("delete from memory where id = %s", (first,))
+    delete(ana, "memory", "id = %s", first)
     ids = [
         made for _ in range(16) for made in remember_all(ana, *(f"note {number}" for number in range(500)))
     ]
     counted = []
     for wanted in ([], ids[::16]):
-        ana.execute(f"{change} where id = any (%s)", (wanted,))
+        ana.execute(change.encode(), (wanted,))
         ana.execute("select pg_stat_force_next_flush()")
         ana.execute("select")  # whose end is the flush
         row = db.execute(blocks).fetchone()

@@ -5,6 +5,7 @@ import math
 import psycopg
 import pytest
 from support import SCRIPTED_GENERATOR, fails
+from support.deletion import delete
 
 ASK = "select message_id, decision_id, probability, action, reason from llm_chat_detail(%s, model => %s, memories => 0)"
 
@@ -91,7 +92,7 @@ def test_only_ones_own_answers_are_labelled(ana: psycopg.Connection, bob: psycop
 def test_what_is_forgotten_takes_its_labels_along(ana: psycopg.Connection) -> None:
     message, _ = asked(ana)
     ana.execute("select review_label(%s, true, 'A secret.')", (message,))
-    ana.execute("delete from memory where id = %s", (message,))
+    delete(ana, "memory", "id = %s", message)
     for table in ("decision", "outcome"):
         assert ana.execute(f"select count(*) from {table}").fetchone() == (0,)
 

@@ -4,6 +4,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import SCRIPTED_GENERATOR, Connect, fails
+from support.deletion import delete
 
 
 def told(connection: psycopg.Connection, turns: int, words: str = "") -> str:
@@ -85,7 +86,7 @@ def test_replies_make_none_where_the_setting_says_so(ana: psycopg.Connection, me
     "statement",
     [
         "update memory set content = 'Nothing of it is true.' where turn = 3",
-        "delete from memory where turn = 3",
+        "select _memory_delete(array_agg(id)) from memory where turn = 3",
     ],
 )
 def test_a_summary_goes_with_a_turn_that_changes_and_is_made_again(
@@ -105,7 +106,7 @@ def test_other_changes_leave_summaries_alone(ana: psycopg.Connection) -> None:
     ana.execute("select session_summarize(%s)", (told(ana, 10),))
     ana.execute("update memory set importance = 1")
     ana.execute("select memory_insert('A fact.')")
-    ana.execute("delete from memory where kind = 'fact'")
+    delete(ana, "memory", "kind = 'fact'")
     assert len(summaries(ana)) == 1
 
 

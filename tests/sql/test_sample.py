@@ -10,6 +10,7 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 from support import SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR, fails
+from support.deletion import delete
 
 ALL = """filter => '{"level": "information"}'"""
 
@@ -263,7 +264,7 @@ def test_forgetting_withdraws_pairs(consenting: psycopg.Connection) -> None:
     message, _ = say(consenting, "I live in Boston.", "I love pizza.")
     run = replay(consenting)["id"]
     before = consenting.execute("select replay_hash(%s)", (run,)).fetchone()
-    consenting.execute("delete from memory where id = %s", (message,))
+    delete(consenting, "memory", "id = %s", message)
     assert not any("Boston" in " ".join(pair) for pair in pairs(consenting))
     assert consenting.execute("select withdrawn > 0 from consolidation where id = %s", (run,)).fetchone() == (
         True,

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import GENERATOR, Connect, fails
+from support.deletion import delete
 
 HISTORY = [
     {"role": "user", "content": "Who keeps the lighthouse, and what does he write down in the evening?"},
@@ -62,7 +63,7 @@ def chat(connection: psycopg.Connection, session_id: str, seed: int | None = Non
 def peek(connection: psycopg.Connection, session_id: str, without: str = "false") -> Answer:
     """Say the next thing, and take it back; `without` the states that a condition describes."""
     with connection.transaction(force_rollback=True):
-        connection.execute(f"delete from kv_state where {without}".encode())
+        delete(connection, "kv_state", without)
         return chat(connection, session_id)
 
 
@@ -236,7 +237,7 @@ def test_a_tenant_cannot_forge_a_state(
     session: str, ana: psycopg.Connection, connect: Connect, db: psycopg.Connection
 ) -> None:
     (tokens, fingerprint) = ana.execute("select tokens, fingerprint from kv_state").fetchone() or ()
-    ana.execute("delete from kv_state")
+    delete(ana, "kv_state")
     ana.execute(
         """insert into kv_state (session_id, model, first, fingerprint, tokens, state, mac)
            values (%s, %s, 0, %s, %s, decode(repeat('ff', 100000), 'hex'), sha256('x'))""",
@@ -247,7 +248,7 @@ def test_a_tenant_cannot_forge_a_state(
 
 def test_states_are_the_tenants_own(session: str, ana: psycopg.Connection, bob: psycopg.Connection) -> None:
     assert kept(bob) == []
-    assert bob.execute("delete from kv_state").rowcount == 0
+    assert delete(bob, "kv_state") == 0
     with fails("42501", hint=None):
         bob.execute(
             """insert into kv_state (tenant, session_id, model, first, fingerprint, tokens, state, mac)
@@ -284,7 +285,7 @@ def test_what_was_said_and_taken_back_is_no_prefix_of_another_tenants(
 
 
 def test_a_session_takes_its_states_along(session: str, ana: psycopg.Connection) -> None:
-    ana.execute("delete from session where session_id = %s", (session,))
+    delete(ana, "session", "session_id = %s", session)
     assert kept(ana) == []
 
 

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import GENERATOR, SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR, Connect, fails, one
+from support.deletion import delete
 from support.training import enter_adapter
 
 NAMES = ["Ana", "Bob", "Eve", "Tom", "Zoe", "Kim", "Max", "Ida", "Leo", "Amy"]
@@ -201,7 +202,7 @@ def test_f1(answer: str, expected: str, f1: float, db: psycopg.Connection) -> No
 
 def test_a_dataset_that_changed_is_not_trained_on(trainer: psycopg.Connection, run: int) -> None:
     digest = one(trainer, "select replay_hash(%s)", run)
-    trainer.execute("delete from memory where kind = 'message' and content = 'I love tea.'")
+    delete(trainer, "memory", "kind = 'message' and content = 'I love tea.'")
     with fails("55000", hint="export the run again"):
         trainer.execute("select training_start(%s, %s)", (run, digest))
 

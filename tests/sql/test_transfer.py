@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from support import Connect, fails
+from support.deletion import delete
 
 Line = dict[str, Any]
 
@@ -82,7 +83,7 @@ def test_what_is_exported_is_imported_as_it_was(
     embeddings: str, full: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
     bob.execute("select memory_insert('Bob has a cat.')")
-    bob.execute("delete from memory")
+    delete(bob, "memory")
     lines = export(full, f"embeddings => {embeddings}")
     assert {line["type"] for line in lines} == {"export", "session", "memory", "link", "evidence", "access"}
     assert load(bob, lines) == (2, 6, 0, 1, 1, 3)
@@ -118,7 +119,7 @@ def test_a_key_without_a_source_is_known_again(ana: psycopg.Connection) -> None:
 
 def test_what_was_lost_comes_back(full: psycopg.Connection) -> None:
     lines = export(full, "embeddings => true")
-    full.execute("delete from memory where content like 'Rex%' or role = 'assistant'")
+    delete(full, "memory", "content like 'Rex%' or role = 'assistant'")
     assert load(full, lines) == (0, 2, 4, 1, 1, 1)
     assert canonical(export(full, "embeddings => true")) == canonical(lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from support import SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR, fails, one
+from support.deletion import delete
 from support.training import enter_adapter, tell, train_stand_in
 
 WITHDRAWN = "select withdrawn_at is not null from model where name = 'tuned'"
@@ -74,8 +75,9 @@ def test_a_withdrawn_adapter_serves_no_more(
 @pytest.mark.parametrize(
     "deletion",
     [
-        "delete from memory where id = %s",
-        "delete from session where session_id = (select session_id from memory where id = %s)",
+        "select _memory_delete(array[%s])",
+        "select _delete('session', jsonb_build_array(jsonb_build_object('session_id', session_id))) from memory"
+        " where id = %s",
         "select memory_forget(session_id => (select session_id from memory where id = %s))",
         "select memory_prune(older_than => '0', kinds => '{message,fact}', dry_run => false) where %s > 0",
         "select memory_forget(everything => true) where %s > 0",
@@ -125,7 +127,7 @@ def test_one_tenant_withdraws_what_serves_all(
     user.execute("select setting_set('training_share', 'true')")
     admin.execute("select adapter_share('tuned', '{mindful_user}'), model_default_set('tuned')")
     assert one(bob, "select llm_generate('Hi')") == "I am tuned."
-    user.execute("delete from memory where id = %s", (trained_message(user),))
+    delete(user, "memory", "id = %s", trained_message(user))
     assert one(bob, "select llm_generate('Hi')") == "I do not know."
     assert one(bob, "select count(*) from model where name = 'tuned'") == 0
 
@@ -155,8 +157,8 @@ def test_forgetting_while_the_adapter_is_registered_withdraws_it(
     with db.transaction():
         enter_adapter(db, "tuned", SCRIPTED_GENERATOR, {user.info.user: training})
         with pytest.raises(psycopg.errors.LockNotAvailable):
-            user.execute("delete from memory where id = %s", (message,))
-    user.execute("delete from memory where id = %s", (message,))
+            delete(user, "memory", "id = %s", message)
+    delete(user, "memory", "id = %s", message)
     assert one(user, WITHDRAWN) is True
 
 

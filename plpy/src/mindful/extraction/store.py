@@ -21,8 +21,9 @@ class Store:
     def forget_lost_quotes(self, ids: Sequence[int]) -> None:
         """Take away the evidence of texts that have changed and no longer say it."""
         self._db.rows(
-            """delete from mindful.memory_evidence e
-               using mindful.memory_extraction x, mindful.memory m
+            """select mindful._delete('memory_evidence', pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
+                   'id', e.id, 'source_id', e.source_id, 'quote', e.quote)))
+               from mindful.memory_extraction x, mindful.memory m, mindful.memory_evidence e
                where x.tenant = (select mindful._tenant()) and x.id = any ($1)
                    and m.tenant = x.tenant and m.id = x.id and e.tenant = x.tenant and e.source_id = x.id
                    and pg_catalog.strpos(m.content, e.quote) = 0

@@ -1,0 +1,115 @@
+"""No role stops another by a lock."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from support import SCRIPTED_EMBEDDER, Connect, fails, one
+from support.memories import remember_all
+
+# Those that conflict with what readers or writers take, and those that conflict with one another.
+MODES = (
+    "SHARE UPDATE EXCLUSIVE",
+    "SHARE",
+    "SHARE ROW EXCLUSIVE",
+    "EXCLUSIVE",
+    "ACCESS EXCLUSIVE",
+)
+RELATIONS = """select c.oid::regclass::text from pg_class c
+    where c.relnamespace = 'mindful'::regnamespace and c.relkind in ('r', 'p', 'v', 'm') order by 1"""
+
+
+@pytest.mark.parametrize("role", ["ana", "reader", "application"])
+def test_no_relation_can_be_locked(role: str, connect: Connect, db: psycopg.Connection) -> None:
+    """Stops all tenants by LOCK TABLE, on every relation in every mode that others would notice."""
+    attacker = connect(role)
+    taken = []
+    for (relation,) in db.execute(RELATIONS).fetchall():
+        for mode in MODES:
+            try:
+                with attacker.transaction():
+                    attacker.execute(f"lock table {relation} in {mode} mode nowait")
+                taken.append((relation, mode))
+            except (psycopg.errors.InsufficientPrivilege, psycopg.errors.WrongObjectType):
+                pass
+    assert taken == []
+
+
+def test_no_right_that_locks_is_granted_on_a_table(db: psycopg.Connection) -> None:
+    """Locks a table by a right that somebody granted without thought of it."""
+    rights = """
+        select c.oid::regclass::text, r.name, w.name
+        from pg_class c
+        cross join unnest(array['mindful_user', 'mindful_reader', 'mindful_application']) r (name)
+        cross join unnest(array['update', 'delete', 'truncate', 'trigger', 'references']) w (name)
+        where c.relnamespace = 'mindful'::regnamespace and c.relkind in ('r', 'p', 'v', 'm')
+            and has_table_privilege(r.name, c.oid, w.name)"""
+    assert db.execute(rights).fetchall() == []
+    db.execute("grant delete on memory to mindful_user")
+    assert db.execute(rights).fetchall() != []
+
+
+def test_others_go_on_while_a_role_holds_all_it_can(
+    connect: Connect, db: psycopg.Connection, ana: psycopg.Connection
+) -> None:
+    """Holds locks on all of its own rows, and every lock on tables that it gets, while another works."""
+    db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
+    bob = connect("bob")
+    remember_all(bob, "one", "two")
+    with bob.transaction():
+        for (relation,) in db.execute(RELATIONS).fetchall():
+            for mode in (*MODES, "ROW EXCLUSIVE", "ROW SHARE", "ACCESS SHARE"):
+                try:
+                    with bob.transaction():
+                        bob.execute(f"lock table {relation} in {mode} mode nowait")
+                except psycopg.Error:
+                    continue
+        bob.execute("select from memory for update")
+        ana.execute("set lock_timeout = '1s'")
+        (kept,) = remember_all(ana, "Rex is a beagle.")
+        assert one(ana, "select count(*) from memory_recall('beagle')") == 1
+        ana.execute("select message_insert(session_start(), 'user', 'Who is Rex?')")
+        ana.execute("select * from memory_forget(array[%s])", (kept,))
+
+
+def test_a_triggers_function_on_a_table_of_ones_own(
+    connect: Connect, ana: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    """Has the extension's trigger functions believe forged rows, by triggers on a table of its own."""
+    (secret,) = remember_all(ana, "Rex is a beagle.")
+    bob = connect("bob")
+    functions = db.execute(
+        """select p.oid::regproc::text from pg_proc p
+           where p.pronamespace = 'mindful'::regnamespace and p.prorettype = 'trigger'::regtype"""
+    ).fetchall()
+    assert len(functions) > 10
+    bob.execute("create temp table forged as select * from memory")
+    for (function,) in functions:
+        with fails("42501", hint=None):
+            bob.execute(
+                f"create trigger t after delete on forged referencing old table as old_rows"
+                f" for each statement execute function {function}()"
+            )
+    assert one(db, "select count(*) from memory_term where id = %s", secret) == 2
+
+
+def test_rows_of_others_by_a_request_to_delete(
+    connect: Connect, ana: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    """Asks for another tenant's rows to be deleted, under its own name, the other's and a false setting."""
+    (secret,) = remember_all(ana, "Rex is a beagle.")
+    bob = connect("bob")
+    bob.execute("select set_config('mindful.tenant', %s, false)", (ana.info.user,))
+    bob.execute("select _memory_delete(array[%s])", (secret,))
+    for statement in (
+        f"select _memory_delete(array[{secret}], '{ana.info.user}')",
+        f"insert into deletion (tenant, relation, keys) values ('{ana.info.user}', 'memory', '[{{\"id\": {secret}}}]')",
+        "insert into deletion (tenant, relation, keys) values ('', 'tool', '[]')",
+    ):
+        with fails("42501", hint=None):
+            bob.execute(statement)
+    for relation in ("pg_authid", "forget_receipt", "memory; drop table memory", "generation"):
+        with fails("23514", hint=None):
+            bob.execute("select _delete(%s, '[{\"id\": 1}]')", (relation,))
+    assert one(db, "select count(*) from memory where id = %s", secret) == 1
+    assert one(db, "select count(*) from deletion") == 0
