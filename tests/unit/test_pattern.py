@@ -133,7 +133,7 @@ def test_drawing_facts_looks_for_a_cancel_in_time(kind: str) -> None:
         gaps.append(time.process_time() - last[0])
         last[0] = time.process_time()
 
-    for _ in range(2):
+    for _ in range(5):  # other processes on the same core make it slower
         last[0] = time.process_time()
         gaps[:] = [0.0]
         list(rule.statements(texts(1 << 18)[kind], "The user", None, check))
