@@ -80,9 +80,11 @@ create table memory_count (
     shard bigint generated always as identity,
     memories bigint not null,
     lexemes bigint not null,
+    bytes bigint not null default 0,
     primary key (tenant, shard)
 );
 comment on table memory_count is 'How many memories a tenant has, and lexemes in them; the sum over the shards counts.';
+comment on column memory_count.bytes is 'Bytes of the memories'' content and metadata.';
 
 alter table session enable row level security, force row level security;
 create policy own on session using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
@@ -168,6 +170,13 @@ begin atomic
 end;
 comment on function _memory_changed(text, bigint, text) is 'A memory''s content, if it was another.';
 
+create function _memory_bytes(content text, metadata jsonb) returns bigint
+language sql immutable parallel safe security invoker
+begin atomic
+    select pg_catalog.octet_length(content) + pg_catalog.octet_length(metadata::text)::bigint;
+end;
+comment on function _memory_bytes(text, jsonb) is 'What a memory counts towards the setting quota_mb.';
+
 create function _memory_index() returns trigger
 language plpgsql volatile parallel unsafe security definer
 set search_path = pg_catalog, mindful, pg_temp
@@ -183,13 +192,15 @@ begin
         delete from mindful.memory_term t
         using (select o.tenant, d.lexeme, o.id from old_rows o, mindful._terms(o.content) d offset 0) gone
         where t.tenant = gone.tenant and t.lexeme = gone.lexeme and t.id = gone.id;
-        perform mindful._memory_count_add(o.tenant, -count(*), -sum(mindful._length(o.content)))
+        perform mindful._memory_count_add(o.tenant, -count(*), -sum(mindful._length(o.content)),
+            -sum(mindful._memory_bytes(o.content, o.metadata)))
         from old_rows o group by o.tenant;
     elsif tg_op = 'INSERT' then
         insert into mindful.memory_term (tenant, lexeme, id, frequency, length)
         select n.tenant, d.lexeme, n.id, d.frequency, d.length
         from new_rows n, mindful._terms(n.content) d;
-        perform mindful._memory_count_add(n.tenant, count(*), sum(mindful._length(n.content)))
+        perform mindful._memory_count_add(n.tenant, count(*), sum(mindful._length(n.content)),
+            sum(mindful._memory_bytes(n.content, n.metadata)))
         from new_rows n group by n.tenant;
     else
         delete from mindful.memory_term t
@@ -202,9 +213,20 @@ begin
         insert into mindful.memory_term (tenant, lexeme, id, frequency, length)
         select o.tenant, d.lexeme, o.id, d.frequency, d.length
         from old_rows o, mindful._memory_changed(o.tenant, o.id, o.content) n, mindful._terms(n.content) d;
-        perform mindful._memory_count_add(o.tenant, 0, sum(mindful._length(n.content) - mindful._length(o.content)))
+        perform mindful._memory_count_add(o.tenant, 0, sum(mindful._length(n.content) - mindful._length(o.content)), 0)
         from old_rows o, mindful._memory_changed(o.tenant, o.id, o.content) n
         group by o.tenant;
+        perform mindful._memory_count_add(c.tenant, 0, 0, c.bytes)
+        from (
+            select r.tenant, sum(r.bytes) as bytes
+            from (
+                select n.tenant, mindful._memory_bytes(n.content, n.metadata) as bytes from new_rows n
+                union all
+                select o.tenant, -mindful._memory_bytes(o.content, o.metadata) from old_rows o
+            ) r
+            group by r.tenant
+        ) c
+        where c.bytes <> 0;
     end if;
     return null;
 end
@@ -218,7 +240,7 @@ begin atomic
 end;
 comment on function _length(text) is 'Number of lexemes in a text.';
 
-create function _memory_count_add(tenant text, memories bigint, lexemes numeric) returns void
+create function _memory_count_add(tenant text, memories bigint, lexemes numeric, bytes numeric) returns void
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
@@ -226,7 +248,8 @@ begin
     -- Under a snapshot that is older than another's change of the row, even a free row cannot be updated.
     if current_setting('transaction_isolation') = 'read committed' then
         update mindful.memory_count c
-        set memories = c.memories + _memory_count_add.memories, lexemes = c.lexemes + _memory_count_add.lexemes
+        set memories = c.memories + _memory_count_add.memories, lexemes = c.lexemes + _memory_count_add.lexemes,
+            bytes = c.bytes + _memory_count_add.bytes
         where c.tenant = _memory_count_add.tenant and c.shard = (
             select f.shard from mindful.memory_count f
             where f.tenant = _memory_count_add.tenant
@@ -236,16 +259,16 @@ begin
             return;
         end if;
     end if;
-    insert into mindful.memory_count (tenant, memories, lexemes)
-    values (_memory_count_add.tenant, _memory_count_add.memories, _memory_count_add.lexemes);
+    insert into mindful.memory_count (tenant, memories, lexemes, bytes)
+    values (_memory_count_add.tenant, _memory_count_add.memories, _memory_count_add.lexemes, _memory_count_add.bytes);
 end
 $$;
-comment on function _memory_count_add(text, bigint, numeric) is 'Adds to a tenant''s counts, without waiting for other writers.';
+comment on function _memory_count_add(text, bigint, numeric, numeric) is 'Adds to a tenant''s counts, without waiting for other writers.';
 
 -- pg_dump's scripts turn row_security off: restored rows come with their terms.
 create trigger index_inserted after insert on memory referencing new table as new_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _memory_index();
-create trigger index_updated after update on memory referencing old table as old_rows
+create trigger index_updated after update on memory referencing old table as old_rows new table as new_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _memory_index();
 create trigger index_deleted after delete on memory referencing old table as old_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _memory_index();

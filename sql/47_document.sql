@@ -51,7 +51,7 @@ declare
 begin
     perform mindful._document_source(_document_write.source);
     -- Two versions of a document that come at the same time come one after the other.
-    perform pg_advisory_xact_lock(hashtextextended(format('%s %s', mindful._tenant(), _document_write.source), 47));
+    perform mindful._lock('document ' || md5(_document_write.source));
     select count(*) as chunks, count(*) filter (where m.id is null) as inserted,
         count(*) filter (where m.content <> n.content) as replaced, count(*) filter (where m.content = n.content) as kept
     into found

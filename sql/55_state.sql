@@ -1,3 +1,8 @@
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('state_tenant_mb', 'integer', 0, 1048576, '{global}', '256', 'How many megabytes of kept states a tenant may have.'),
+    ('state_total_mb', 'integer', 0, 1048576, '{global}', '1024',
+        'How many megabytes of kept states all tenants may have together; those that have most lose theirs first.');
+
 -- A cache: UNLOGGED, so a crash empties it and standbys never see it, and no part of a dump. Parts are only added while
 -- a conversation goes on, never rewritten, so little of it is ever dead; what is dead, is large.
 create unlogged table kv_state (
@@ -32,9 +37,10 @@ alter table kv_state enable row level security, force row level security;
 create policy own on kv_state using (tenant = (select mindful._tenant())) with check (tenant = (select mindful._tenant_claimed()));
 
 create function _kv_state_limits(out enabled boolean, out tenant_bytes bigint, out total_bytes bigint)
-language sql immutable parallel safe security invoker
+language sql stable parallel safe security invoker
 begin atomic
-    select true, 256 * 1048576::bigint, 1024 * 1048576::bigint;
+    select true, 1048576 * (mindful.setting_get('state_tenant_mb') #>> '{}')::bigint,
+        1048576 * (mindful.setting_get('state_total_mb') #>> '{}')::bigint;
 end;
 comment on function _kv_state_limits() is
 'Whether states of conversations are kept, and how many bytes of them for a tenant and for all.';
@@ -99,7 +105,6 @@ begin
     insert into mindful.kv_state (session_id, model, first, fingerprint, tokens, state, mac)
     values (_kv_state_write.session_id, _kv_state_write.model, _kv_state_write.first,
         _kv_state_write.fingerprint, _kv_state_write.tokens, _kv_state_write.state, _kv_state_write.mac);
-    perform mindful._kv_state_evict();
     return true;
 exception
     -- A full disk or a lock's time-out must not cost the reply. A cancel is not among `others`.
@@ -110,27 +115,32 @@ exception
 end
 $$;
 comment on function _kv_state_write(uuid, text, integer, text, integer[], bytea, bytea) is
-'Keeps the state of one part of a conversation in place of all from its position on, evicts what exceeds the limits, and tells whether it did; a failure is a warning.';
+'Keeps the state of one part of a conversation in place of all from its position on, and tells whether it did; a failure is a warning.';
 
 create function _kv_state_evict() returns bigint
 language sql volatile parallel unsafe security definer
 begin atomic
     with conversation as (
         select k.tenant, k.session_id, k.model, pg_catalog.max(k.used_at) as used_at,
-            pg_catalog.sum(pg_catalog.octet_length(k.state)) as bytes
+            -- A row without a state costs, too.
+            pg_catalog.sum(pg_catalog.octet_length(k.state) + pg_catalog.pg_column_size(k.tokens) + 500) as bytes
         from mindful.kv_state k
         group by k.tenant, k.session_id, k.model
     ),
     running as (
         select c.*,
-            pg_catalog.sum(c.bytes) over (partition by c.tenant order by c.used_at desc, c.session_id, c.model) as tenant_bytes,
-            pg_catalog.sum(c.bytes) over (order by c.used_at desc, c.tenant, c.session_id, c.model) as total_bytes
+            pg_catalog.sum(c.bytes) over (partition by c.tenant order by c.used_at desc, c.session_id, c.model) as tenant_bytes
         from conversation c
+    ),
+    -- A tenant that has little loses nothing to one that adds much.
+    filled as (
+        select r.*, pg_catalog.sum(r.bytes) over (order by r.tenant_bytes, r.tenant, r.session_id, r.model) as total_bytes
+        from running r
     ),
     -- Rows that a running transaction adds to or removes are its business.
     evicted as (
         select k.tenant, k.session_id, k.model, k.first
-        from running r
+        from filled r
         cross join mindful._kv_state_limits() l
         join mindful.kv_state k on k.tenant = r.tenant and k.session_id = r.session_id and k.model = r.model
         where r.tenant_bytes > l.tenant_bytes or r.total_bytes > l.total_bytes
@@ -145,7 +155,20 @@ begin atomic
     select pg_catalog.count(*) from deleted;
 end;
 comment on function _kv_state_evict() is
-'Deletes the states of the conversations that were used longest ago, as far as those of a tenant or of all exceed their limits, and returns the number of parts. It runs with the rights of the extension''s owner, as the limit of all concerns every tenant, and whoever calls it can reach no more than the limits ask for.';
+'Deletes the states of a tenant''s conversations that were used longest ago, as far as they exceed its limit, and as far as all exceed theirs, of those tenants that have most; returns the number of parts. It runs with the owner''s rights, as the limit of all concerns every tenant.';
+
+create function _kv_state_inserted() returns trigger
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+set mindful.tenant = ''
+as $$
+begin
+    perform mindful._kv_state_evict();
+    return null;
+end
+$$;
+comment on function _kv_state_inserted() is 'Keeps the limits of kept states, whoever adds to them.';
+create trigger kv_state_inserted after insert on kv_state for each statement execute function _kv_state_inserted();
 
 create function _session_shown_from(session_id uuid, model text) returns integer
 language sql stable parallel safe security invoker

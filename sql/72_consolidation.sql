@@ -212,7 +212,7 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
-    if not pg_try_advisory_xact_lock(hashtextextended('mindful.consolidation ' || mindful._tenant(), 0)) then
+    if not mindful._lock_try('consolidation') then
         perform mindful._raise('55P03', 'a run is going on for this tenant', 'Wait until it has ended; mindful.consolidation tells.');
     end if;
 end

@@ -23,9 +23,7 @@ begin
     left join mindful.memory_extraction x on x.tenant = (select mindful._tenant()) and x.id = m.id
     where x.id is null and (m.kind = 'document' or m.kind = 'message' and m.role = 'user');
     -- Whoever comes second leaves it to the first, and does not wait for him.
-    if unread >= enough
-        and pg_try_advisory_xact_lock(hashtextextended('mindful.consolidation_ask ' || mindful._tenant(), 0))
-    then
+    if unread >= enough and mindful._lock_try('consolidation_ask') then
         insert into mindful.consolidation (type) values ('extract') on conflict do nothing;
         notify mindful_job;
     end if;
@@ -62,7 +60,7 @@ begin
         group by d.tenant order by min(d.since) limit consolidation_work.tenants
     loop
         perform set_config('mindful.tenant', due, true);
-        if pg_try_advisory_xact_lock(hashtextextended('mindful.consolidation ' || mindful._tenant(), 0)) then
+        if mindful._lock_try('consolidation') then
             perform mindful.memory_consolidate();
             runs := runs + 1;
         end if;
@@ -109,7 +107,7 @@ begin
         order by min(o.id) limit adaptation_work.tenants
     loop
         perform set_config('mindful.tenant', due, true);
-        if pg_try_advisory_xact_lock(hashtextextended('mindful.adaptation ' || mindful._tenant(), 0)) then
+        if mindful._lock_try('adaptation') then
             perform mindful.confidence_adapt();
             runs := runs + 1;
         end if;

@@ -26,15 +26,15 @@ grant insert on model_tenant to mindful_admin;
 grant select on tool to mindful_user, mindful_admin;
 grant insert (tenant, name, function, description, json_schema, read_only, accepted) on tool to mindful_user, mindful_admin;
 grant insert on deletion to mindful_admin;
-grant select, insert on deletion, session, memory, memory_access, memory_link, memory_evidence, memory_duplicate, attachment, embedding_job,
-    embedding_job_failed, consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;
+grant select, insert on deletion, tenant_lock, session, memory, memory_access, memory_link, memory_evidence, memory_duplicate,
+    attachment, embedding_job, embedding_job_failed, consolidation, memory_extraction, memory_statement, memory_entity to mindful_user;
 revoke insert on memory_term, memory_count from mindful_user;
 grant select on memory_term, memory_count to mindful_user;
 select _update_grant(c.oid)
 from pg_catalog.pg_class c
 where c.relnamespace = 'mindful'::pg_catalog.regnamespace and c.relkind = 'r' and (
     c.relname = any (array['session', 'memory', 'memory_access', 'memory_link', 'memory_duplicate', 'attachment', 'embedding_job',
-        'embedding_job_failed', 'consolidation', 'memory_extraction', 'training'])
+        'embedding_job_failed', 'consolidation', 'memory_extraction', 'training', 'training_sample'])
     or c.relname like 'memory\_embedding\_%'
 );
 -- Records of what happened are added to and read, never changed.
@@ -43,8 +43,8 @@ grant select, insert on generation, review, forget_receipt, calibrator, threshol
 grant select on latest_outcome, decision_log, label_queue to mindful_user;
 grant select on reliability_curve, risk_coverage, signal_quality, decision_daily, signal_cost, action_latency
 to mindful_user, mindful_reader;
--- A row that the server has not sealed is refused.
-grant select, insert on kv_state to mindful_user;
+-- A row that the server has not sealed is refused; when it was used, and whose it is, the server says.
+grant select, insert (session_id, model, first, fingerprint, tokens, state, mac) on kv_state to mindful_user;
 grant select on conversation, memory_overview, model_usage, confidence_daily, embedding_status to mindful_user;
 grant select on document to mindful_user;
 -- An import has to know new ids before it inserts what refers to them.
@@ -74,7 +74,8 @@ revoke execute on function
     job_replica_set(boolean),
     _embedding_count_all(),
     slot_status(),
-    _update_grant(regclass)
+    _update_grant(regclass),
+    _kv_state_evict()
 from mindful_user;
 grant execute on function
     model_register(text, text, text, text, jsonb, text[]),

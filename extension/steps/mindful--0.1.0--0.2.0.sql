@@ -51,6 +51,7 @@ $do$;
 -- include sql/15_setting.sql
 
 -- include sql/17_deletion.sql
+-- include sql/18_lock.sql
 
 -- model
 alter table model add column base text references model, add constraint model_base check (base is null or kind = 'generator');
@@ -127,14 +128,22 @@ drop trigger index_inserted on memory;
 drop trigger index_deleted on memory;
 create trigger index_inserted after insert on memory referencing new table as new_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _memory_index();
-create trigger index_updated after update on memory referencing old table as old_rows
+create trigger index_updated after update on memory referencing old table as old_rows new table as new_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _memory_index();
 create trigger index_deleted after delete on memory referencing old table as old_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on' or not mindful._is_restore()) execute function _memory_index();
 
 -- include sql/40_memory.sql _metadata
 -- include sql/40_memory.sql _memory_changed
+alter table memory_count add column bytes bigint not null default 0;
+comment on column memory_count.bytes is 'Bytes of the memories'' content and metadata.';
+drop function _memory_count_add(text, bigint, numeric);
+-- include sql/40_memory.sql _memory_count_add
+-- include sql/40_memory.sql _memory_bytes
 -- include sql/40_memory.sql _memory_index
+update memory_count c set bytes = m.bytes
+from (select tenant, sum(_memory_bytes(content, metadata)) as bytes from memory group by tenant) m
+where c.tenant = m.tenant and c.shard = (select min(f.shard) from memory_count f where f.tenant = c.tenant);
 -- include sql/40_memory.sql _embedding_table_create
 -- include sql/40_memory.sql memory_index_create
 
@@ -189,6 +198,7 @@ drop function session_context(uuid, text, text, integer, integer);
 -- include sql/53_assistant.sql
 -- include sql/54_tool.sql
 -- include sql/55_state.sql
+-- include sql/56_quota.sql
 
 -- review
 drop index review_tenant_message_id_idx;

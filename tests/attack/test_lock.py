@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psycopg
 import pytest
 from support import SCRIPTED_EMBEDDER, Connect, fails, one
@@ -113,3 +115,50 @@ def test_rows_of_others_by_a_request_to_delete(
             bob.execute("select _delete(%s, '[{\"id\": 1}]')", (relation,))
     assert one(db, "select count(*) from memory where id = %s", secret) == 1
     assert one(db, "select count(*) from deletion") == 0
+
+
+def test_all_advisory_locks_that_could_be_guessed(
+    connect: Connect, db: psycopg.Connection, ana: psycopg.Connection
+) -> None:
+    """Holds the advisory locks of documents, accesses, consolidation and adaptation as older versions named them."""
+    db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
+    (kept,) = remember_all(ana, "Rex is a beagle.")
+    stranger = connect("bob")
+    tenant = ana.info.user
+    for task in ("consolidation", "consolidation_ask", "adaptation"):
+        stranger.execute("select pg_advisory_lock(hashtextextended(%s, 0))", (f"mindful.{task} {tenant}",))
+    stranger.execute("select pg_advisory_lock(hashtextextended(%s, 47))", (f"{tenant} guide.md",))
+    stranger.execute("select pg_advisory_lock(1835626094, hashint8(i)) from generate_series(1, 1000) i")
+    ana.execute("set lock_timeout = '1s'")
+    ana.execute("select setting_set('consolidation_after', '1')")
+    ana.execute("select document_insert('Press the button.', 'guide.md')")
+    assert one(ana, "select memory_access_insert(array[%s])", kept) == 1
+    assert one(ana, "select count(*) from consolidation where status = 'pending'") == 1
+    ana.execute("select memory_consolidate()")
+    assert one(ana, "select consolidation_work()") == 0
+
+
+def test_locks_of_another_tenant_by_their_names(connect: Connect, ana: psycopg.Connection) -> None:
+    """Takes the locks of a tenant's documents and runs by their names, for itself and in the other's name."""
+    bob = connect("bob")
+    names = one(ana, "select array['consolidation', 'consolidation_ask', 'document ' || md5('guide.md')]")
+    with bob.transaction():
+        bob.execute("select set_config('mindful.tenant', %s, true)", (ana.info.user,))
+        for name in names:
+            bob.execute("select _lock(%s)", (name,))
+            with fails("42501", hint=None), bob.transaction():
+                bob.execute("insert into tenant_lock (tenant, task) values (%s, %s)", (ana.info.user, name))
+        assert [one(ana, "select _lock_try(%s)", name) for name in names] == [True] * len(names)
+        assert bob.execute("select * from tenant_lock").fetchall() == []
+
+
+def test_no_advisory_lock_is_left_in_the_code() -> None:
+    """Finds a lock that any role may take."""
+    root = Path(__file__).parents[2]
+    sources = [*root.glob("sql/*.sql"), *root.glob("plpy/src/**/*.py"), *root.glob("client/src/**/*.py")]
+    assert len(sources) > 100
+    assert [
+        path.name
+        for path in sources
+        if "pg_advisory" in path.read_text() or "try_advisory" in path.read_text()
+    ] == []

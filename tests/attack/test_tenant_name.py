@@ -45,7 +45,7 @@ def test_an_application_that_names_a_role(
             "select memory_insert('planted')",
             "insert into memory (content) values ('planted')",
             "update memory set content = 'planted'",
-            "delete from memory",
+            "insert into deletion (relation, keys) values ('memory', '[]')",
             """select setting_set('tools', '"write"')""",
             "select session_start()",
             f"select llm_chat('Hello', model => '{SCRIPTED_GENERATOR}')",

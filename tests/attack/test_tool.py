@@ -162,7 +162,12 @@ def test_a_tool_of_another_role_of_the_same_tenant(
     assert called(application) == ["wire"]
     assert loot(db) == [(application.info.user, application.info.user)]
     assert bob.execute("select * from tool").fetchall() == []
-    assert bob.execute("delete from tool").rowcount == 0
+    with fails("42501", hint=None):
+        bob.execute("delete from tool")
+    with fails("42501", hint=None):
+        bob.execute(
+            "select _delete('tool', %s)", (Jsonb([{"registered_by": application.info.user, "name": "wire"}]),)
+        )
     with fails("42501"):
         register(bob, "public.wire()", name="other")
 

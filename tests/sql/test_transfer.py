@@ -119,7 +119,7 @@ def test_a_key_without_a_source_is_known_again(ana: psycopg.Connection) -> None:
 
 def test_what_was_lost_comes_back(full: psycopg.Connection) -> None:
     lines = export(full, "embeddings => true")
-    delete(full, "memory", "content like 'Rex%' or role = 'assistant'")
+    delete(full, "memory", "starts_with(content, 'Rex') or role = 'assistant'")
     assert load(full, lines) == (0, 2, 4, 1, 1, 1)
     assert canonical(export(full, "embeddings => true")) == canonical(lines)
 
