@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import time
 from collections.abc import Callable, Iterator
@@ -127,6 +128,7 @@ def test_a_reader_takes_time_in_proportion_to_the_text(reader: str) -> None:
 
 @pytest.mark.parametrize("kind", texts(16))
 def test_drawing_facts_looks_for_a_cancel_in_time(kind: str) -> None:
+    gc.freeze()  # a collection would walk what thousands of other tests left
     gaps, last = [0.0], [time.process_time()]
 
     def check() -> None:
