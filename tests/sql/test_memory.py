@@ -190,6 +190,18 @@ def test_a_change_of_many_reads_no_more_row_by_row(
     assert 1000 < counted[1] - counted[0] < 40 * 500
 
 
+def test_an_index_beside_the_primary_key_serves_no_other_query(db: psycopg.Connection) -> None:
+    """Without statistics the planner cannot tell it from the primary key where a table is small."""
+    indexes = """select i.indexrelid::regclass::text
+        from pg_index i
+        join pg_class c on c.oid = i.indrelid and c.relkind = 'r' and c.relnamespace = 'mindful'::regnamespace
+        join pg_attribute a on a.attrelid = c.oid and a.attnum = i.indkey[0] and a.attname = 'tenant'
+        where not i.indisprimary and i.indpred is null"""
+    assert db.execute(indexes).fetchall() == []
+    db.execute("create index on memory (tenant, created_at)")
+    assert db.execute(indexes).fetchall() == [("memory_tenant_created_at_idx",)]
+
+
 def test_writers_do_not_wait_for_each_other(ana: psycopg.Connection, connect: Connect) -> None:
     with ana.transaction():
         remember_all(ana, *FACTS)
