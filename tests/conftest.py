@@ -5,13 +5,20 @@ A session makes one template database with the extension and its models; every t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 
 import psycopg
 import pytest
 from support.cluster import Cluster, Connect
+from support.differences import mark
+from support.files import readable_folder
 from support.models import SCRIPTED_EMBEDDER, model_files, register_models
+from support.programs import run
+from support.router import become_partition, become_router, map_roles, write_map
+from support.weights import write_truncated
 
 GROUPS = {
     "ana": ("mindful_user",),
@@ -21,6 +28,28 @@ GROUPS = {
     "application": ("mindful_application",),
     "stranger": (),
 }
+
+ROUTED = bool(os.environ.get("MINDFUL_TEST_ROUTED"))
+"""Whether roles call through a router, before one partition: `make test-routed`."""
+NOT_ROUTED = Path(__file__).parent / "router" / "not_routed.txt"
+
+
+def _skip_not_routed(items: list[pytest.Item]) -> None:
+    lines = [line for line in NOT_ROUTED.read_text().splitlines() if line and not line.startswith("#")]
+    reasons = {name: reason for name, _, reason in (line.partition("  ") for line in lines)}
+    for item in items:
+        name = item.nodeid.split("[")[0].removeprefix("tests/")
+        reason = reasons.get(name) or reasons.get(name.split("::")[0])
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason.strip()))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Name the tests that differ with the models of a server, and those that do not run through a router."""
+    if ROUTED:
+        _skip_not_routed(items)
+    if server := os.environ.get("MINDFUL_TEST_SERVER"):
+        mark(items, server)
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +65,17 @@ def bare_template(cluster: Cluster) -> Iterator[str]:
         with cluster.connect(name) as connection:
             connection.execute("set client_min_messages = warning")
             connection.execute("create extension mindful cascade")
+            if ROUTED:
+                become_partition(connection, 0, 1)
+        yield name
+
+
+@pytest.fixture(scope="session")
+def router_template(cluster: Cluster) -> Iterator[str]:
+    """Name of a template database that is a router without a map."""
+    with cluster.database() as name:
+        with cluster.connect(name) as connection:
+            become_router(connection, 1)
         yield name
 
 
@@ -67,24 +107,40 @@ def database(cluster: Cluster, template: str, roles: Mapping[str, str]) -> Itera
 
 
 @pytest.fixture
+def entrance(
+    cluster: Cluster, database: str, roles: Mapping[str, str], request: pytest.FixtureRequest
+) -> Iterator[str]:
+    """Name of the database that roles connect to: this test's own, or the router before it."""
+    if not ROUTED:
+        yield database
+        return
+    with cluster.database(request.getfixturevalue("router_template")) as name:
+        with cluster.connect(name) as connection:
+            write_map(connection, cluster, [database])
+            map_roles(connection, roles.values())
+        yield name
+
+
+@pytest.fixture
 def dsn(cluster: Cluster, database: str) -> str:
     """Connection string of this test's database, as superuser."""
     return cluster.dsn(database)
 
 
 @pytest.fixture
-def dsn_of(cluster: Cluster, database: str, roles: Mapping[str, str]) -> Mapping[str, str]:
+def dsn_of(cluster: Cluster, entrance: str, roles: Mapping[str, str]) -> Mapping[str, str]:
     """Connection strings of this test's database by role: dsn_of["ana"]."""
-    return {name: cluster.dsn(database, role) for name, role in roles.items()}
+    return {name: cluster.dsn(entrance, role) for name, role in roles.items()}
 
 
 @pytest.fixture
-def connect(cluster: Cluster, database: str, roles: Mapping[str, str]) -> Iterator[Connect]:
+def connect(cluster: Cluster, database: str, entrance: str, roles: Mapping[str, str]) -> Iterator[Connect]:
     """Opens connections to this test's database: connect("ana"), or connect() as superuser."""
     with ExitStack() as opened:
 
         def open_connection(role: str | None = None) -> psycopg.Connection:
-            return opened.enter_context(cluster.connect(database, role and roles[role]))
+            name = entrance if role else database
+            return opened.enter_context(cluster.connect(name, role and roles[role]))
 
         yield open_connection
 
@@ -135,3 +191,33 @@ def scripted(admin: psycopg.Connection) -> None:
 def queueing(scripted: None, admin: psycopg.Connection) -> None:
     """Everybody's memories are embedded later."""
     admin.execute("""select setting_set('embedding_mode', '"async"', 'global')""")
+
+
+@pytest.fixture(scope="session")
+def brief_file(cluster: Cluster) -> Iterator[str]:
+    """The default generator cut down to two of its 30 layers: the same tokens and templates, a tenth of the time."""
+    with cluster.connect() as connection:
+        base = model_files(connection)["generator"]
+    with readable_folder() as folder:
+        yield write_truncated(folder / "brief.gguf", base)
+
+
+@pytest.fixture
+def brief(brief_file: str, db: psycopg.Connection) -> str:
+    """Name of the default generator of tests for which it does not matter what is said."""
+    db.execute("select model_register('brief', 'generator', 'llama_cpp', %s)", (brief_file,))
+    db.execute("select model_default_set('brief')")
+    return "brief"
+
+
+@pytest.fixture
+def crossed(db: psycopg.Connection) -> Iterator[str]:
+    """A folder with a cross-encoder of random weights, as no trained one comes with a package."""
+    (prefix,) = db.execute("select python_prefix from mindful_status()").fetchone() or ("",)
+    make = Path(__file__).parent / "support" / "cross_encoder.py"
+    with readable_folder() as parent:
+        folder = parent / "model"
+        run(f"{prefix}/bin/python", str(make), str(folder), environment={"HF_HUB_OFFLINE": "1"})
+        for path in (folder, *folder.iterdir()):
+            path.chmod(0o755)
+        yield str(folder)

@@ -16,13 +16,15 @@ POOLING = {
 }
 
 
-def write_bert_gguf(source: Path, target: Path, *, name: str, licence: str, weights: str = "F16") -> None:
-    """Convert the model folder `source`; `weights` is the type of the matrices (F32, F16, Q8_0)."""
+def write_bert_gguf(
+    source: Path, target: Path, *, name: str, license_name: str, weights: str = "F16"
+) -> None:
+    """Convert the model folder `source`; `weights` is the type of the matrices (F32, F16, BF16, Q8_0)."""
     config = json.loads((source / "config.json").read_text())
     writer = gguf.GGUFWriter(target, gguf.MODEL_ARCH_NAMES[gguf.MODEL_ARCH.BERT])
     writer.add_type(gguf.GGUFType.MODEL)
     writer.add_name(name)
-    writer.add_license(licence)
+    writer.add_license(license_name)
     writer.add_file_type(gguf.LlamaFileType["ALL_F32" if weights == "F32" else f"MOSTLY_{weights}"])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     _add_architecture(writer, source, config)

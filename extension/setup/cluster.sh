@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The private cluster: cluster.sh up|down|foreground|psql [ARGUMENT...]|dsn|status|destroy
+# The private cluster: cluster.sh up|engine|down|foreground|psql [ARGUMENT...]|dsn|status|destroy
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # A container keeps what must outlive it in a volume, and what the image holds beside it.
@@ -158,6 +158,7 @@ configuration() {
 # Written by extension/setup/cluster.sh at every start: put settings of your own into postgresql.conf.
 listen_addresses = $(quoted "$listen")
 port = $(port)
+max_connections = 300
 unix_socket_directories = $(quoted "\"$dir\"")
 logging_collector = on
 log_directory = $(quoted "$server_log")
@@ -205,7 +206,38 @@ start() {
     die "the server did not start; its logs: $server_log"
 }
 
+# The defaults' model files in a process for all connections, until the cluster stops.
+engine() {
+    local log=$log_dir/engine.log pid attempt
+    server_environment
+    engine_stop
+    say "starting the engine"
+    as_server "${environment[@]}" setsid mindful --dsn "$(dsn)" engine --directory "$(socket_dir)/engine" \
+        >"$log" 2>&1 </dev/null &
+    pid=$!
+    echo "$pid" >"$state/engine.pid"
+    for ((attempt = 0; attempt < 600; attempt++)); do
+        if [ "$(grep -c 'served to all connections' "$log")" -ge 2 ]; then return; fi
+        [ -e "/proc/$pid" ] || break
+        sleep 0.2
+    done
+    tail -n 20 "$log" >&2
+    die "the engine does not serve: $log"
+}
+
+# A live process of that number is not enough: it may be another's.
+engine_stop() {
+    local pid
+    pid=$(cat "$state/engine.pid" 2>/dev/null) || return 0
+    rm -f "$state/engine.pid"
+    tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF " engine --directory $(socket_dir)/engine" || return 0
+    say "stopping the engine"
+    kill "$pid" 2>/dev/null || true
+    timeout 20 tail --pid="$pid" -f /dev/null || true
+}
+
 stop() {
+    engine_stop
     running || return 0
     say "stopping PostgreSQL"
     as_server "$(pg_bin)/pg_ctl" -D "$data" -w -t 60 -m fast stop >"$log_dir/stop.log" 2>&1 ||
@@ -223,7 +255,7 @@ select 'alter extension mindful update' from pg_available_extensions
 select 'create extension if not exists pg_cron' from pg_available_extensions
   where name = 'pg_cron' and current_setting('shared_preload_libraries') ~ 'pg_cron' \gexec
 \o /dev/null
-select 'select mindful.job_schedule()' from pg_extension where extname = 'pg_cron' \gexec
+select 'select mindful.worker_schedule()' from pg_extension where extname = 'pg_cron' \gexec
 END
 }
 
@@ -281,18 +313,18 @@ destroy() {
     local name
     stop
     ! [ -e "$state/socket" ] || rm -rf "$(socket_dir)"
-    for name in data data.new port socket password client-password tls log; do rm -rf "${state:?}/$name"; done
+    for name in data data.new port socket engine.pid password client-password tls log; do rm -rf "${state:?}/$name"; done
     for name in run venv dev models packages log; do rm -rf "${MINDFUL_HOME:?}/$name"; done
     rmdir --ignore-fail-on-non-empty "$MINDFUL_HOME"
     [ ! -L "$home_path" ] || [ -e "$home_path" ] || rm "$home_path"
 }
 
 case ${1:-} in
-    up | foreground | dsn | status | destroy) "$1" ;;
+    up | engine | foreground | dsn | status | destroy) "$1" ;;
     down) stop ;;
     psql)
         shift
         exec "$(pg_bin)/psql" "$(dsn)" "$@"
         ;;
-    *) die "usage: cluster.sh up|down|foreground|psql [ARGUMENT...]|dsn|status|destroy" ;;
+    *) die "usage: cluster.sh up|engine|down|foreground|psql [ARGUMENT...]|dsn|status|destroy" ;;
 esac

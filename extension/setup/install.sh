@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install.sh build     sql/NN_*.sql -> extension/mindful--X.Y.Z.sql (prints its path), and the step to it
+# install.sh build     sql/order.txt -> extension/mindful--X.Y.Z.sql (prints its path), and the step to it
 # install.sh install   build, then copy what changed into the server's extension directory
 # install.sh freeze    build, then keep copies in extension/released/, the step in place of its source
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -10,7 +10,7 @@ version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" mindful.control)
 script=mindful--$version.sql
 
 # A script as the server reads it: "-- include PATH" stands for that file, "-- include PATH NAME" for what makes and
-# describes the functions or views of that name there, in place of older ones. Lines within a statement are indented.
+# describes the functions or views of that name there, in place of older ones. Lines within a function are indented.
 expand() {
     awk -v version="$version" '
         function show(line) { gsub(/@VERSION@/, version, line); print line }
@@ -19,7 +19,7 @@ expand() {
             start = "^(create|create or replace|comment on) (function|procedure|view) " name "[ (]"
             while ((got = (getline line <path)) > 0) {
                 if (name != "" && line ~ start) {
-                    end = line ~ / view / ? ";$" : "^[^ ].*;$"
+                    end = line ~ /^comment / ? "(^|[^\047])\047;$" : line ~ / view / ? ";$" : "^[^ ].*;$"
                     made += sub(/^create (or replace )?/, "create or replace ", line)
                 }
                 if (name == "" || end) show(line)
@@ -40,7 +40,7 @@ put() {
 build() {
     local -a slices
     local step
-    mapfile -t slices < <(cd "$root" && printf '%s\n' sql/[0-9]*.sql | LC_ALL=C sort)
+    mapfile -t slices < <(sed 's|^|sql/|' "$root/sql/order.txt")
     (cd "$root" && expand "${slices[@]}") >"$script.part"
     put "$script"
     for step in steps/*--"$version".sql; do

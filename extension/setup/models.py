@@ -5,6 +5,7 @@ folder that `python.sh models` fills, nothing is made: the exit status tells whe
 """
 
 import ctypes
+import functools
 import hashlib
 import os
 import sys
@@ -41,17 +42,27 @@ def generator(packages: Path, target: Path) -> None:
         raise RuntimeError(f"llama.cpp could not re-encode {source}")
 
 
-def embedder(packages: Path, target: Path) -> None:
+def embedder(packages: Path, target: Path, weights: str = "F16") -> None:
     from bert_gguf import write_bert_gguf
 
     source = checked(packages, *MINILM).parent
-    write_bert_gguf(source, target, name="all-MiniLM-L6-v2", licence="apache-2.0", weights="F16")
+    write_bert_gguf(source, target, name="all-MiniLM-L6-v2", license_name="apache-2.0", weights=weights)
+
+
+def has_bf16() -> bool:
+    """Say whether the processor computes with BF16."""
+    try:
+        return "_bf16" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
 
 
 MODELS: dict[str, Callable[[Path, Path], None]] = {
     "smollm2-135m-instruct-q8_0.gguf": generator,
     "all-minilm-l6-v2-f16.gguf": embedder,
 }
+if has_bf16():
+    MODELS["all-minilm-l6-v2-bf16.gguf"] = functools.partial(embedder, weights="BF16")
 
 
 def checked(packages: Path, name: str, expected: str) -> Path:

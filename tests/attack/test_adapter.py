@@ -16,7 +16,7 @@ def training(db: psycopg.Connection, ana: psycopg.Connection) -> int:
     """Ana's training, whose adapter is `tuned`."""
     db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
     db.execute("select model_default_set(%s)", (SCRIPTED_GENERATOR,))
-    db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))
+    db.execute("select training_configure(%s, 'chat')", (SCRIPTED_GENERATOR,))
     tell(ana)
     return train_stand_in(ana, db, "tuned", SCRIPTED_GENERATOR)
 
@@ -30,7 +30,7 @@ def shared(training: int, ana: psycopg.Connection, admin: psycopg.Connection) ->
 
 
 def default(connection: psycopg.Connection) -> str:
-    return str(one(connection, "select name from _model_find('generator', null)"))
+    return str(one(connection, "select name from _mindful.model_find('generator', null)"))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def default(connection: psycopg.Connection) -> str:
     [
         "select llm_generate('Hi', 'tuned')",
         "select llm_generate_many('{Hi}', model => 'tuned')",
-        "select llm_stream('Hi', 'tuned')",
+        "select llm_generate_stream('Hi', 'tuned')",
         "select llm_chat('Hi', model => 'tuned')",
         "select llm_classify('Hi', '{a,b}', model => 'tuned')",
         "select llm_if('Hi', 'it greets', model => 'tuned')",
@@ -70,12 +70,15 @@ def test_a_private_adapter_and_its_file_are_invisible(
         for query in (
             "select count(*) from model where name = 'tuned' or source ^@ '/adapters/'",
             "select count(*) from model_tenant",
-            "select count(*) from _model_find('generator', 'tuned')",
+            "select count(*) from _mindful.model_find('generator', 'tuned')",
             "select count(*) from model where base is not null",
         ):
             assert one(stranger, query) == 0, query
-        assert one(stranger, "select _model_consented('tuned')") is False
-        for query in ("select * from _model_consents('tuned')", "select adapter_share('tuned', '{}')"):
+        assert one(stranger, "select _mindful.model_consented('tuned')") is False
+        for query in (
+            "select * from _mindful.model_consents('tuned')",
+            "select adapter_share('tuned', '{}')",
+        ):
             with fails("42501", hint=None):
                 stranger.execute(query.encode())
     with fails("42501", hint=None):
@@ -129,7 +132,7 @@ def test_a_default_for_all_needs_the_consent_of_every_tenant_in_it(
         with pytest.raises(psycopg.Error) as refused:
             admin.execute(statement.encode())
         assert refused.value.sqlstate == "55000"
-        told = f"It was trained on texts of {', '.join(names)}; without consent: {bob.info.user}."
+        told = f"Tenants of the training: {', '.join(names)}. Tenants that do not consent: {bob.info.user}."
         assert refused.value.diag.message_detail == told
     for tenant in (ana, bob):
         with fails("42704"):
@@ -200,9 +203,11 @@ def test_invented_figures_make_no_adapter_active(
     """Enters invented figures of an adapter that is no better than its base."""
     figures = {"held_out_f1": 1, "general_accuracy": 1}
     with fails("42883", hint=None):
-        ana.execute("select training_finish(%s, 'tuned', %s, %s)", (training, Jsonb({}), Jsonb(figures)))
+        ana.execute(
+            "select _mindful.training_finish(%s, 'tuned', %s, %s)", (training, Jsonb({}), Jsonb(figures))
+        )
     ana.execute("update training set adapter_figures = %s, base_figures = '{}'", (Jsonb(figures),))
-    assert one(ana, "select active from training_finish(%s, 'tuned')", training) is False
+    assert one(ana, "select active from _mindful.training_finish(%s, 'tuned')", training) is False
     assert one(ana, "select (adapter_figures ->> 'held_out_f1')::numeric < 1 from training") is True
     assert (default(ana), default(bob)) == (SCRIPTED_GENERATOR, SCRIPTED_GENERATOR)
 
@@ -227,8 +232,8 @@ def test_a_fallback_that_is_anothers_adapter_is_not_asked(
     """Has another tenant's adapter answer as the fallback of a model of all."""
     admin.execute("update model set fallback = 'tuned' where name = %s", (SCRIPTED_GENERATOR,))
     for user, models in ((ana, ["scripted", "tuned"]), (bob, ["scripted"])):
-        user.execute("select setting_set('escalate', 'true')")
-        user.execute("select setting_set('confidence_tier', '2')")
+        user.execute("select setting_set('chat_escalate', 'true')")
+        user.execute("select setting_set('signal_tier', '2')")
         user.execute("select llm_chat('Who are you?')")
         assert one(user, "select array_agg(distinct model order by model) from generation") == models
 
@@ -238,7 +243,7 @@ def test_the_adapters_file_is_not_registered_anew(
 ) -> None:
     """Registers a private adapter's file again under another name, to have it serve all."""
     source, sha256 = one(db, "select source, sha256 from model where name = %s", GENERATOR)
-    db.execute("update model set sha256 = %s where name = 'tuned'", (sha256,))
+    db.execute("update trained_weights set sha256 = %s", (sha256,))
     with fails("42710", hint="adapter_share"):
         admin.execute("select model_register('again', 'generator', 'llama_cpp', %s)", (source,))
 
@@ -259,3 +264,77 @@ def test_the_adapters_weights_are_not_entered_anew(
         admin.execute("insert into model_tenant values (%s, 'again', %s)", (bob.info.user, own))
     with fails("42704"):
         bob.execute("select llm_generate('Hi', 'again')")
+
+
+ENTER = """insert into model (name, kind, provider, source, options, sha256, base, trained_on, granted_to)
+    select %s, kind, provider, source, options, 'tuned', name, %s, '{mindful_user}'
+    from model where name = %s"""
+
+
+@pytest.mark.parametrize("delete", ["delete from model where name = 'tuned'", "truncate model_tenant"])
+def test_a_deleted_adapters_weights_are_not_entered_anew(
+    training: int, bob: psycopg.Connection, db: psycopg.Connection, delete: str
+) -> None:
+    """Deletes the row of a private adapter as an owner, and enters its file for all or for another tenant."""
+    db.execute(delete.encode())
+    with fails("42710", hint="adapter_share"):
+        db.execute(ENTER, ("again", 0, SCRIPTED_GENERATOR))
+    tell(bob)
+    own = train_stand_in(bob, db, "own", SCRIPTED_GENERATOR)
+    db.execute(ENTER, ("again", 1, SCRIPTED_GENERATOR))
+    with fails("42710", hint="adapter_share"):
+        db.execute("insert into model_tenant values (%s, 'again', %s)", (bob.info.user, own))
+    with fails("42704"):
+        bob.execute("select llm_generate('Hi', 'again')")
+
+
+def test_a_private_adapter_takes_no_further_tenant(
+    training: int, admin: psycopg.Connection, bob: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    """Adds another tenant to those whose texts a private adapter holds, so that it serves that tenant."""
+    tell(bob)
+    own = train_stand_in(bob, db, "own", SCRIPTED_GENERATOR)
+    with fails("42710", hint="adapter_share"):
+        admin.execute("insert into model_tenant values (%s, 'tuned', %s)", (bob.info.user, own))
+    with fails("42704"):
+        bob.execute("select llm_generate('Hi', 'tuned')")
+
+
+@pytest.mark.parametrize("deleted_first", [True, False])
+def test_a_withdrawn_file_is_not_entered_anew(
+    training: int,
+    ana: psycopg.Connection,
+    admin: psycopg.Connection,
+    db: psycopg.Connection,
+    deleted_first: bool,
+) -> None:
+    """Deletes an adapter's row, before or after a text of it is forgotten, and enters its file by another training."""
+    other = train_stand_in(ana, db, "other", SCRIPTED_GENERATOR)
+    db.execute(
+        """delete from training_memory where training_id = %s and memory_id in (
+               select memory_id from training_memory where training_id = %s order by 1 limit 1)""",
+        (other, training),
+    )
+    statements = ["delete from model where name = 'tuned'"]
+    for statement in statements if deleted_first else []:
+        admin.execute(statement.encode())
+    ana.execute(
+        """select _mindful.memory_delete(array_agg(memory_id)) from training_memory where training_id = %s
+           and memory_id not in (select memory_id from training_memory where training_id = %s)""",
+        (training, other),
+    )
+    for statement in [] if deleted_first else statements:
+        admin.execute(statement.encode())
+    admin.execute(ENTER, ("again", 1, SCRIPTED_GENERATOR))
+    with fails("42710", hint="adapter_share"):
+        admin.execute("insert into model_tenant values (%s, 'again', %s)", (ana.info.user, other))
+
+
+def test_the_same_training_is_registered_again(
+    training: int, ana: psycopg.Connection, admin: psycopg.Connection
+) -> None:
+    """Enters an adapter again that was deleted, for the same tenant: this alone succeeds."""
+    admin.execute("delete from model where name = 'tuned'")
+    admin.execute(ENTER, ("again", 1, SCRIPTED_GENERATOR))
+    admin.execute("insert into model_tenant values (%s, 'again', %s)", (ana.info.user, training))
+    assert one(ana, "select llm_generate('Hi', 'again')") is not None

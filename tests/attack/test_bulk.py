@@ -45,7 +45,7 @@ def test_import_of_many_questions(hurried: psycopg.Connection) -> None:
     """Imports 100,000 gold questions in a call."""
     ends(
         hurried,
-        f"""select calibration_import(string_agg('{{"question": "Where?", "answers": ["Oslo"]}}', E'\\n'))
+        f"""select gold_evaluate(jsonb_agg('{{"question": "Where?", "answers": ["Oslo"]}}'::jsonb))
             from generate_series(1, {ROWS}) i""",
     )
 
@@ -71,7 +71,7 @@ def test_memories_in_one_call(hurried: psycopg.Connection) -> None:
         "llm_classify({text}, '{{a,b}}')",
         "llm_token_count({text})",
         "message_insert(session_start(), 'user', {text})",
-        "calibration_import({text})",
+        "gold_evaluate(to_jsonb({text}))",
     ],
 )
 def test_a_text_of_ten_megabytes(hurried: psycopg.Connection, call: str) -> None:

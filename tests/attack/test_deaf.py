@@ -14,7 +14,7 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 from psycopg import sql
-from support import Cluster
+from support import GENERATOR, SCRIPTED_GENERATOR, Cluster
 from support.hostile import texts
 
 TIMEOUT_MS = 500
@@ -27,6 +27,11 @@ HUGE = "word " * 2_000_000
 KINDS = ("base64", "spaces", "marks", "emails", "numbers", "nested", "facts", "phones", "lines", "quotes")
 MANY = 3000
 """Elements of an array."""
+MEMORIES = [
+    {"type": "memory", "id": at, "content": f"Tea. {texts(LARGEST - 5)[kind]}"}
+    for at, kind in enumerate(KINDS)
+]
+"""An export with a long text of every kind."""
 SESSION = str(uuid.UUID(int=7))
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}}, "required": ["name"]}
 LATE = (
@@ -41,47 +46,61 @@ NO_ENTRY = "every function that mindful_user may execute needs arguments here"
 
 # By function, values of the arguments without which it does nothing; the others keep their defaults.
 ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
-    "action_measure": {"action": "retrieve"},
-    "adaptation_schedule": {},
-    "adaptation_work": {},
+    "action_evaluate": {"action": "retrieve"},
+    "tuning_schedule": {},
+    "tuning_run": {},
     "adapter_activate": {"adapter": "x"},
     "adapter_rollback": {"base": "x"},
     "adapters_trained_on": {"memory_id": 1},
     "calibrate": {},
-    "calibration_import": {"gold": "gold"},
-    "confidence_adapt": {},
+    "gold_evaluate": {"gold": [{"question": "Why?", "answers": ["a"]}]},
+    "confidence_tune": {},
     "confidence_report": {},
     "consolidation_schedule": {},
-    "consolidation_work": {},
-    "document_forget": {"source": "hostile"},
+    "consolidation_run": {},
+    "document_delete": {"source": "hostile"},
     "document_insert": {"content": "Some text.", "source": "note"},
     "document_insert_parts": {"source": "note", "parts": [{"key": "a", "content": "Some text."}]},
     "document_list": {},
     "embedding_compare": {"query": "tea"},
-    "embedding_sweep": {},
-    "job_retry": {},
-    "job_run": {},
-    "job_schedule": {},
-    "job_worker": {},
+    "embedding_enqueue": {},
+    "embedding_retry": {},
+    "embedding_run": {},
+    "worker_schedule": {},
+    "worker_run": {},
     "llm_chat": {"message": "Hi"},
     "llm_chat_detail": {"message": "Hi"},
     "llm_chat_stream": {"message": "Hi"},
     "llm_classify": {"content": "Hi", "labels": ["good", "bad"]},
     "llm_classify_many": {"contents": ["Hi"], "labels": ["good", "bad"]},
+    "classifier_delete": {"name": "x"},
+    "classifier_list": {},
+    "classifier_train": {"name": "x", "query": "select content, role from mindful.memory"},
+    "llm_aggregate": {"content": "Hi", "instruction": "Greet."},
+    "llm_classify_many on_error": {"contents": ["Hi"], "labels": ["good", "bad"], "on_error": "null"},
+    "llm_embed_many on_error": {"contents": ["Hi"], "on_error": "null"},
+    "llm_extract_many on_error": {"contents": ["I am Ana"], "json_schema": SCHEMA, "on_error": "null"},
+    "llm_generate_many on_error": {"prompts": ["Hi"], "on_error": "null"},
+    "llm_if_many on_error": {"contents": ["Hi"], "condition": "It is a greeting.", "on_error": "null"},
+    "llm_rank": {"query": "tea", "contents": ["tea"]},
+    "result_cache_clear": {},
+    "llm_complete": {"messages": [{"role": "user", "content": "Hi"}]},
+    "llm_complete_stream": {"messages": [{"role": "user", "content": "Hi"}]},
     "llm_embed": {"content": "Hi"},
     "llm_embed_many": {"contents": ["Hi"]},
     "llm_extract": {"content": "I am Ana", "json_schema": SCHEMA},
     "llm_extract_many": {"contents": ["I am Ana"], "json_schema": SCHEMA},
     "llm_generate": {"prompt": "Hi"},
+    "llm_stream": {"prompt": "Hi"},
     "llm_generate_detail": {"prompt": "Hi"},
     "llm_generate_many": {"prompts": ["Hi"]},
     "llm_if": {"content": "Hi", "condition": "It is a greeting."},
     "llm_if_many": {"contents": ["Hi"], "condition": "It is a greeting."},
     "llm_rerank": {"query": "tea", "contents": ["tea"]},
-    "llm_stream": {"prompt": "Hi"},
+    "llm_generate_stream": {"prompt": "Hi"},
     "llm_summarize": {"content": "Hi"},
     "llm_token_count": {"content": "Hi"},
-    "memory_access_insert": {"ids": [1]},
+    "memory_access_record": {"ids": [1]},
     "memory_attach": {"relation": "public.note", "content": "body"},
     "memory_consolidate": {},
     "memory_detach": {"relation": "public.note"},
@@ -89,12 +108,15 @@ ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     "memory_export": {},
     "memory_forget": {"everything": True},
     "memory_forget_check": {"ids": [1]},
+    "memory_get": {"id": 1},
     "memory_history": {"id": 1},
-    "memory_import": {"lines": "public.lines"},
+    "memory_import": {"lines": MEMORIES},
+    "memory_index_rebuild": {},
     "memory_insert": {"content": "tea"},
     "memory_insert_many": {"memories": [{"content": "tea"}]},
     "memory_link_delete": {"source_id": 1, "target_id": 2},
     "memory_link_insert": {"source_id": 1, "target_id": 2, "relation": "like"},
+    "memory_list": {},
     "memory_neighbors": {"id": 1},
     "memory_prune": {},
     "memory_recall": {"query": "tea"},
@@ -103,37 +125,47 @@ ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     "message_insert_many": {"session_id": SESSION, "messages": [{"role": "user", "content": "tea"}]},
     "mindful_status": {},
     "model_default_set": {"name": "x"},
-    "model_training_get": {"run": 1},
+    "_mindful.training_model": {"run": 1},
     "model_unload": {},
     "replay_export": {"run": 1},
-    "replay_hash": {"run": 1},
+    "_mindful.replay_hash": {"run": 1},
     "replay_run": {"model": "default"},
     "retention_run": {},
-    "retention_work": {},
-    "review_label": {"message_id": 1, "correct": True},
+    "answer_label": {"message_id": 1, "correct": True},
     "self_review": {"message_id": 1},
+    "key_create": {"name": "x"},
+    "key_list": {},
+    "key_revoke": {"id": SESSION},
+    "session_continue": {"messages": [{"role": "user", "content": "tea"}]},
     "session_context": {"session_id": SESSION, "query": "tea"},
+    "session_delete": {"session_id": SESSION},
+    "session_get": {"session_id": SESSION},
+    "session_list": {},
     "session_start": {},
     "session_summarize": {"session_id": SESSION},
-    "setting_get": {"key": "tools"},
-    "setting_set": {"key": "tools", "value": "off"},
+    "setting_get": {"key": "chat_tools"},
+    "setting_reset": {"key": "chat_tools"},
+    "setting_set": {"key": "chat_tools", "value": "off"},
     "setting_undo": {"change_id": 1},
     "tenant_set": {"tenant": "x"},
     "tool_accept": {"name": "now"},
     "tool_register": {"name": "now", "function": "pg_catalog.upper(text)", "description": "Says the time."},
     "tool_unregister": {"name": "now"},
     "training_evaluate": {"run": 1},
-    "training_fail": {"id": 1, "error": "It failed."},
-    "training_finish": {"id": 1, "adapter": "x"},
-    "training_start": {"run": 1, "dataset_sha256": "0"},
+    "_mindful.training_fail": {"id": 1, "error": "It failed."},
+    "_mindful.training_finish": {"id": 1, "adapter": "x"},
+    "_mindful.training_start": {"run": 1, "dataset_sha256": "0"},
 }
 FUNCTIONS = """
-    select p.proname as name, p.prokind as kind,
+    select p.pronamespace::regnamespace || '.' || p.proname as name, p.prokind as kind,
         array(select format_type(t, null) from unnest(p.proargtypes) t) as types, p.proargnames as names
     from pg_proc p
-    where p.pronamespace = 'mindful'::regnamespace and p.proname !~ '^_'
+    where (p.pronamespace = 'mindful'::regnamespace
+            or p.pronamespace = '_mindful'::regnamespace and p.proname = any (%s))
         and has_function_privilege('mindful_user', p.oid, 'execute')
 """
+COMMAND_LINE = ["replay_hash", "training_model", "training_start", "training_finish", "training_fail"]
+"""Functions of the schema _mindful that users call through the command line."""
 TEXTS = ("text", "text[]", "jsonb")
 
 
@@ -156,7 +188,7 @@ class Function:
         passed = [self._passed(name, value) for name, value in given.items()]
         verb = "call {}({})" if self.kind == "p" else "select count(x) from {}({}) x"
         statement = sql.SQL(verb).format(
-            sql.Identifier(self.name), sql.SQL(", ").join(one for one, _ in passed)
+            sql.Identifier(*self.name.split(".")), sql.SQL(", ").join(one for one, _ in passed)
         )
         return statement, [value for _, value in passed]
 
@@ -174,8 +206,10 @@ class Function:
 def functions(connection: psycopg.Connection) -> dict[str, Function]:
     """The functions that a user may call, by name."""
     return {
-        name: Function(name, kind, dict(zip(names or (), types, strict=False)))
-        for name, kind, types, names in connection.execute(FUNCTIONS).fetchall()
+        name.removeprefix("mindful.") + " on_error" * ("on_error" in (names or ())): Function(
+            name, kind, dict(zip(names or (), types, strict=False))
+        )
+        for name, kind, types, names in connection.execute(FUNCTIONS, [COMMAND_LINE]).fetchall()
     }
 
 
@@ -235,19 +269,8 @@ def seeded(cluster: Cluster, template: str, roles: Mapping[str, str]) -> Iterato
     """Name of a database in which Ana has hostile texts of every kind."""
     with cluster.database(template) as name:
         with cluster.connect(name) as db:
-            db.execute("create table lines (line jsonb)")
             db.execute("create table note (id int primary key, body text)")
             db.execute(sql.SQL("alter table note owner to {}").format(sql.Identifier(roles["ana"])))
-            db.execute("grant select on lines to public")
-            db.execute('insert into lines values (\'{"type": "export"}\')')
-            for at, kind in enumerate(KINDS, 1):
-                line = {
-                    "type": "memory",
-                    "id": at,
-                    "kind": "fact",
-                    "content": f"Tea. {texts(LARGEST - 5)[kind]}",
-                }
-                db.execute("insert into lines values (%s)", (json.dumps(line),))
         with cluster.connect(name, roles["ana"]) as ana:
             ana.execute(
                 """select setting_set('embedding_mode', '"async"'), setting_set('training_consent', 'true')"""
@@ -299,6 +322,86 @@ def test_a_function_hears_its_time_out_whatever_it_is_given(
     assert deaf == []
 
 
+PREPARED = 400
+"""People whose preferences a run of replay turns into pairs."""
+EVERYTHING = {"level": "data", "confidence": 0, "accesses": 0, "facts": 1000000}
+
+
+@pytest.fixture(scope="module")
+def trained(cluster: Cluster, seeded: str, roles: Mapping[str, str]) -> dict[str, int]:
+    """Ids of a run of replay over hostile texts and many facts, and of a training of it."""
+    with cluster.connect(seeded) as db:
+        db.execute("select training_configure(%s, 'chat')", (GENERATOR,))
+    with cluster.connect(seeded, roles["ana"]) as ana:
+        people = [
+            {"role": "user", "content": "I love olives.", "metadata": {"speaker": f"Ana{at}"}}
+            for at in range(PREPARED)
+        ]
+        ana.execute("select message_insert_many(session_start(), %s)", (json.dumps(people),))
+        ana.execute("select memory_consolidate()")
+        ana.execute("select replay_run(%s, %s)", (GENERATOR, json.dumps(EVERYTHING)))
+        (run,) = ana.execute("select max(id) from consolidation where type = 'replay'").fetchone() or (0,)
+        assert ana.execute("select count(*) > 100 from training_sample").fetchone() == (True,)
+        (training,) = ana.execute(
+            "select _mindful.training_start(%s, _mindful.replay_hash(%s))", (run, run)
+        ).fetchone() or (0,)
+    return {"run": run, "training": training}
+
+
+def gold_arrays() -> Iterator[tuple[str, str]]:
+    """Yield arrays of questions and answers that are large in one way each."""
+    hostile = texts(LARGEST)
+    for kind in KINDS:
+        yield f"question {kind}", json.dumps([{"question": hostile[kind], "answers": ["a"]}])
+        yield f"answer {kind}", json.dumps([{"question": "Why?", "answers": [hostile[kind]]}])
+        known = {"question": "Why?", "answers": ["a"], "memories": [hostile[kind]]}
+        yield f"memory {kind}", json.dumps([known])
+    yield "answers", json.dumps([{"question": "Why?", "answers": [f"a {at}" for at in range(20 * MANY)]}])
+    yield "memories", json.dumps([{"question": "Why?", "answers": ["a"], "memories": ["tea"] * MANY}])
+    yield "items", json.dumps([{"question": f"Why {at}?", "answers": ["a"]} for at in range(MANY)])
+
+
+def prepared(trained: Mapping[str, int], messages: list[int]) -> Iterator[tuple[str, str, list[Any]]]:
+    """Yield calls that find what they work on, with the most that they admit."""
+    run, training = trained["run"], trained["training"]
+    for case, gold in gold_arrays():
+        for model in (GENERATOR, SCRIPTED_GENERATOR):
+            yield f"gold {case} {model}", "gold_evaluate(%s, %s)", [gold, model]
+        yield f"gold {case} tier 3", "gold_evaluate(%s, %s, signal_tier => 3)", [gold, GENERATOR]
+    for message in messages:
+        for model in (GENERATOR, SCRIPTED_GENERATOR):
+            yield f"review {message} {model}", "self_review(%s, %s)", [message, model]
+    yield "replay", "replay_run(%s, %s)", [GENERATOR, json.dumps(EVERYTHING)]
+    yield "export", "replay_export(%s)", [run]
+    yield "hash", "_mindful.replay_hash(%s)", [run]
+    yield "evaluate", "training_evaluate(%s)", [run]
+    yield "finish", "_mindful.training_finish(%s, %s)", [training, GENERATOR]
+    for kind in KINDS:
+        text = texts(LARGEST)[kind]
+        yield f"fail {kind}", "_mindful.training_fail(%s, %s)", [training, text]
+        start = "_mindful.training_start(%s, _mindful.replay_hash(%s), %s)"
+        yield f"start {kind}", start, [run, run, json.dumps({"text": text})]
+
+
+@pytest.mark.timeout(600)
+def test_what_was_prepared_is_worked_on_within_the_time_out(
+    trained: Mapping[str, int], patient: psycopg.Connection, attempt: Any
+) -> None:
+    """Keeps a connection busy by gold questions, answers to review or a run of replay made for that."""
+    attempt.roles.add("ana")
+    found = patient.execute("select id from memory where role = 'assistant' order by id").fetchall()
+    deaf, states = [], set()
+    for case, call, values in prepared(trained, [message for (message,) in found]):
+        statement = sql.SQL("select count(x) from {} x").format(sql.SQL(call))
+        took, state = seconds(patient, statement, values)
+        states.add(state)
+        if took >= ENDED_S:
+            deaf.append(f"{case}: {took:.2f} s, {state}")
+    attempt.errors.setdefault("ana", set()).update(states)
+    assert deaf == []
+    assert {"00000", CANCELLED} <= states  # some end in time, and some are long
+
+
 WORK: Mapping[str, LiteralString] = {
     "consolidate": "select memory_consolidate()",
     "export": "select count(*) from memory_export()",
@@ -347,6 +450,6 @@ def test_hostile_texts_are_read_once_and_hold_up_nobody(patient: psycopg.Connect
         started = time.perf_counter()
         patient.execute("select memory_consolidate()")
         took = time.perf_counter() - started
-        row = patient.execute("select count(*) from _consolidation_pending(null)").fetchone()
+        row = patient.execute("select count(*) from _mindful.consolidation_pending(null)").fetchone()
     assert row == (0,)
     assert took < 60

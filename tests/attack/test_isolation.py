@@ -29,7 +29,7 @@ TABLES = (
     "gold",
     "decision",
     "outcome",
-    "adaptation",
+    "tuning",
     "action_gain",
     "consolidation",
     "memory_extraction",
@@ -54,26 +54,26 @@ def victim(ana: psycopg.Connection, db: psycopg.Connection) -> psycopg.Connectio
         (SCRIPTED_GENERATOR,),
     ).fetchone()
     ana.execute("select self_review(%s, %s)", (*(row or ()), SCRIPTED_GENERATOR))
-    ana.execute("select review_label(%s, true, 'Indeed.')", row)
+    ana.execute("select answer_label(%s, true, 'Indeed.')", row)
     ana.execute(
-        "select calibration_import(%s, model => %s)",
-        ('{"question": "Where is the safe?", "answers": ["cellar"]}', SCRIPTED_GENERATOR),
+        "select gold_evaluate(%s, model => %s)",
+        ('[{"question": "Where is the safe?", "answers": ["cellar"]}]', SCRIPTED_GENERATOR),
     )
-    ana.execute("select confidence_adapt(%s)", (SCRIPTED_GENERATOR,))
+    ana.execute("select confidence_tune(%s)", (SCRIPTED_GENERATOR,))
     ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")
     ana.execute("select memory_link_insert(max(id), min(id), 'about') from memory")
-    ana.execute("select _memory_repeat(min(id)) from memory")
+    ana.execute("select _mindful.memory_repeat(min(id)) from memory")
     ana.execute("select memory_forget(array[memory_insert('Forgotten.')])")
-    ana.execute("select embedding_sweep('scripted-embedder')")
+    ana.execute("select embedding_enqueue('scripted-embedder')")
     insert_rare(ana)
     ana.execute("select memory_insert('Anna Miller lives in Boston.', 'document')")
     ana.execute("select memory_consolidate()")
     ana.execute("select memory_evidence_insert(max(id), min(id), 'safe opens') from memory")
     ana.execute("select memory_link_insert(max(id), min(id), 'about') from memory")
-    db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))
+    db.execute("select training_configure(%s, 'chat')", (SCRIPTED_GENERATOR,))
     ana.execute("select setting_set('training_consent', 'true')")
     ana.execute('select replay_run(%s, \'{"level": "information"}\')', (SCRIPTED_GENERATOR,))
-    ana.execute("select training_start(max(id), replay_hash(max(id))) from consolidation")
+    ana.execute("select _mindful.training_start(max(id), _mindful.replay_hash(max(id))) from consolidation")
     return ana
 
 
@@ -111,13 +111,13 @@ def test_nobody_writes_anothers_rows(
     )
     assert bob.execute("update memory set content = 'owned'").rowcount == 0
     kept = db.execute("select count(*) from memory").fetchone()
-    bob.execute("select _memory_delete(array[%s])", (memory_id,))
-    bob.execute("select _delete('session', %s)", (Jsonb([{"session_id": str(session_id)}]),))
+    bob.execute("select _mindful.memory_delete(array[%s])", (memory_id,))
+    bob.execute("select _mindful.delete('session', %s)", (Jsonb([{"session_id": str(session_id)}]),))
     assert db.execute("select count(*) from memory").fetchone() == kept
     for statement in (
         f"insert into memory (tenant, content) values ('{tenant}', 'planted')",
         f"insert into session (tenant) values ('{tenant}')",
-        f"select _memory_delete(array[{memory_id}], '{tenant}')",
+        f"select _mindful.memory_delete(array[{memory_id}], '{tenant}')",
         f"insert into deletion (tenant, relation, keys) values ('{tenant}', 'memory', '[]')",
         "delete from memory",
         "insert into memory_embedding_all_minilm_l6_v2 (tenant, id, embedding, content_hash)"
@@ -199,7 +199,7 @@ def test_a_stranger_can_do_nothing(stranger: psycopg.Connection) -> None:
     for statement in (
         "select mindful.llm_generate('x')",
         "select * from mindful.model",
-        "select mindful._tenant()",
+        "select _mindful.tenant()",
     ):
         with fails("42501", hint=None):
             stranger.execute(statement)
@@ -240,10 +240,10 @@ def test_state_of_a_session_does_not_outlive_a_change_of_role(
 def test_a_reader_looks_beyond_what_is_documented(
     reader: psycopg.Connection, admin: psycopg.Connection
 ) -> None:
-    """Reads relations that README does not grant to readers and administrators."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    """Reads relations that the documentation does not grant to readers and administrators."""
+    roles = (Path(__file__).parents[2] / "docs" / "roles.md").read_text()
     for connection, role in ((reader, "mindful_reader"), (admin, "mindful_admin")):
-        may = re.search(rf"^\| `{role}` \|(.*)\|$", readme, re.MULTILINE)
+        may = re.search(rf"^\| `{role}` \|(.*)\|$", roles, re.MULTILINE)
         assert may is not None
         relations = {name for (name,) in connection.execute("select relname from pg_class").fetchall()}
         documented = set(re.findall(r"`([a-z_]+)`", may[1])) & relations

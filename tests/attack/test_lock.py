@@ -74,6 +74,40 @@ def test_others_go_on_while_a_role_holds_all_it_can(
         ana.execute("select * from memory_forget(array[%s])", (kept,))
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        "memory_index_rebuild()",
+        "retention_run()",
+        "consolidation_run(all_unread => true)",
+        "embedding_retry()",
+        "embedding_enqueue()",
+    ],
+)
+def test_runs_of_an_administrator_that_wait_for_locked_rows(
+    scripted: None, run: str, connect: Connect, ana: psycopg.Connection, admin: psycopg.Connection
+) -> None:
+    """Locks its own rows, so that an administrator's run for all waits for them and keeps others' rows locked."""
+    bob = connect("bob")
+    for tenant in (ana, bob):
+        remember_all(tenant, "one", "two")
+        tenant.execute("select message_insert(session_start(), 'user', 'I live in Bern.')")
+        tenant.execute("update memory set created_at = now() - interval '9 days' where content = 'one'")
+        tenant.execute("select setting_set('retention_fact_days', '5')")
+        tenant.execute(
+            """insert into embedding_job_failed (id, model, content_hash, attempts, error, enqueued_at)
+               select id, %s, content_hash, 5, 'x', now() from memory where content = 'two'""",
+            (SCRIPTED_EMBEDDER,),
+        )
+    with bob.transaction():
+        for relation in ("memory", "embedding_job_failed", "consolidation"):
+            bob.execute(f"select from {relation} for update".encode())
+        admin.execute("set statement_timeout = '20s'")
+        admin.execute(f"select {run}".encode())
+    assert one(ana, "select count(*) from memory where content = 'one'") == int(run != "retention_run()")
+    assert one(ana, "select count(*) from memory_recall('two')") > 0
+
+
 def test_a_triggers_function_on_a_table_of_ones_own(
     connect: Connect, ana: psycopg.Connection, db: psycopg.Connection
 ) -> None:
@@ -82,7 +116,7 @@ def test_a_triggers_function_on_a_table_of_ones_own(
     bob = connect("bob")
     functions = db.execute(
         """select p.oid::regproc::text from pg_proc p
-           where p.pronamespace = 'mindful'::regnamespace and p.prorettype = 'trigger'::regtype"""
+           where p.pronamespace::regnamespace::text ~ 'mindful$' and p.prorettype = 'trigger'::regtype"""
     ).fetchall()
     assert len(functions) > 10
     bob.execute("create temp table forged as select * from memory")
@@ -102,9 +136,9 @@ def test_rows_of_others_by_a_request_to_delete(
     (secret,) = remember_all(ana, "Rex is a beagle.")
     bob = connect("bob")
     bob.execute("select set_config('mindful.tenant', %s, false)", (ana.info.user,))
-    bob.execute("select _memory_delete(array[%s])", (secret,))
+    bob.execute("select _mindful.memory_delete(array[%s])", (secret,))
     for statement in (
-        f"select _memory_delete(array[{secret}], '{ana.info.user}')",
+        f"select _mindful.memory_delete(array[{secret}], '{ana.info.user}')",
         f"insert into deletion (tenant, relation, keys) values ('{ana.info.user}', 'memory', '[{{\"id\": {secret}}}]')",
         "insert into deletion (tenant, relation, keys) values ('', 'tool', '[]')",
     ):
@@ -112,7 +146,7 @@ def test_rows_of_others_by_a_request_to_delete(
             bob.execute(statement)
     for relation in ("pg_authid", "forget_receipt", "memory; drop table memory", "generation"):
         with fails("23514", hint=None):
-            bob.execute("select _delete(%s, '[{\"id\": 1}]')", (relation,))
+            bob.execute("select _mindful.delete(%s, '[{\"id\": 1}]')", (relation,))
     assert one(db, "select count(*) from memory where id = %s", secret) == 1
     assert one(db, "select count(*) from deletion") == 0
 
@@ -120,22 +154,22 @@ def test_rows_of_others_by_a_request_to_delete(
 def test_all_advisory_locks_that_could_be_guessed(
     connect: Connect, db: psycopg.Connection, ana: psycopg.Connection
 ) -> None:
-    """Holds the advisory locks of documents, accesses, consolidation and adaptation as older versions named them."""
+    """Holds the advisory locks of documents, accesses, consolidation and tuning as older versions named them."""
     db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
     (kept,) = remember_all(ana, "Rex is a beagle.")
     stranger = connect("bob")
     tenant = ana.info.user
-    for task in ("consolidation", "consolidation_ask", "adaptation"):
+    for task in ("consolidation", "consolidation_ask", "tuning"):
         stranger.execute("select pg_advisory_lock(hashtextextended(%s, 0))", (f"mindful.{task} {tenant}",))
     stranger.execute("select pg_advisory_lock(hashtextextended(%s, 47))", (f"{tenant} guide.md",))
     stranger.execute("select pg_advisory_lock(1835626094, hashint8(i)) from generate_series(1, 1000) i")
     ana.execute("set lock_timeout = '1s'")
     ana.execute("select setting_set('consolidation_after', '1')")
     ana.execute("select document_insert('Press the button.', 'guide.md')")
-    assert one(ana, "select memory_access_insert(array[%s])", kept) == 1
+    assert one(ana, "select memory_access_record(array[%s])", kept) == 1
     assert one(ana, "select count(*) from consolidation where status = 'pending'") == 1
     ana.execute("select memory_consolidate()")
-    assert one(ana, "select consolidation_work()") == 0
+    assert one(ana, "select consolidation_run()") == 0
 
 
 def test_locks_of_another_tenant_by_their_names(connect: Connect, ana: psycopg.Connection) -> None:
@@ -145,10 +179,10 @@ def test_locks_of_another_tenant_by_their_names(connect: Connect, ana: psycopg.C
     with bob.transaction():
         bob.execute("select set_config('mindful.tenant', %s, true)", (ana.info.user,))
         for name in names:
-            bob.execute("select _lock(%s)", (name,))
+            bob.execute("select _mindful.lock(%s)", (name,))
             with fails("42501", hint=None), bob.transaction():
                 bob.execute("insert into tenant_lock (tenant, task) values (%s, %s)", (ana.info.user, name))
-        assert [one(ana, "select _lock_try(%s)", name) for name in names] == [True] * len(names)
+        assert [one(ana, "select _mindful.lock_try(%s)", name) for name in names] == [True] * len(names)
         assert bob.execute("select * from tenant_lock").fetchall() == []
 
 

@@ -15,9 +15,9 @@ MARK = "SECRETMARK"
 ARGUMENTS = """
 select p.oid::regproc::text, array_agg(a.name order by a.number), array_agg(a.type::regtype::text order by a.number)
 from pg_proc p, unnest(p.proargnames[1:p.pronargs], p.proargtypes::oid[]) with ordinality a (name, type, number)
-where p.pronamespace = 'mindful'::regnamespace and p.proname !~ '^_' and p.prokind = 'f'
+where p.pronamespace = 'mindful'::regnamespace and p.prokind = 'f'
     and has_function_privilege(p.oid, 'execute')
-    and p.proname not in ('memory_attach', 'model_unload', 'consolidation_work', 'adaptation_work')
+    and p.proname not in ('memory_attach', 'model_unload', 'consolidation_run', 'tuning_run')
 group by p.oid order by 1
 """
 
@@ -52,7 +52,7 @@ NAMES = {
         "scope",
         "source",
         "source_key",
-        "specialisation",
+        "specialization",
         "split",
         "tenant",
         "value",
@@ -150,10 +150,10 @@ def test_texts_in_the_log_by_background_work(
     bob.execute("select message_insert(session_start(), 'user', %s)", (f"I am called {MARK}",))
     db.execute("update model set options = '{\"fail\": true}', provider = 'scripted' where kind = 'embedder'")
     for statement in (
-        "select job_run()",
-        "call job_worker(max_seconds => 1)",
+        "select embedding_run()",
+        "call worker_run(max_seconds => 1)",
         "select memory_consolidate()",
-        "select retention_run_all()",
+        "select retention_run()",
     ):
         with contextlib.suppress(psycopg.Error):
             db.execute(statement)

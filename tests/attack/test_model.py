@@ -14,7 +14,9 @@ def test_model_unloaded_under_an_open_stream(
 ) -> None:
     """Unloads a model while a stream of it is open."""
     with bob.transaction():
-        bob.execute("declare c cursor for select llm_stream('Tell me a long story', max_tokens => 8)")
+        bob.execute(
+            "declare c cursor for select llm_generate_stream('Tell me a long story', max_tokens => 8)"
+        )
         bob.execute("fetch 1 c")
         admin.execute("""update model set options = '{"context_length": 1024}' where kind = 'generator'""")
         bob.execute(between)
@@ -27,7 +29,7 @@ def test_model_unloaded_under_an_open_stream(
 def test_model_unloaded_in_the_query_that_streams(bob: psycopg.Connection) -> None:
     """Unloads a model in the query that streams it."""
     with contextlib.suppress(psycopg.Error):
-        bob.execute("select llm_stream('Tell me a long story', max_tokens => 8), model_unload()")
+        bob.execute("select llm_generate_stream('Tell me a long story', max_tokens => 8), model_unload()")
     assert not bob.broken, "the server crashed"
 
 
@@ -70,7 +72,7 @@ def test_cached_tokens_tell_what_an_open_stream_was_asked(
     with db.transaction():
         db.execute(f'set local role "{ana.info.user}"')
         db.execute(
-            "declare c cursor for select llm_stream('My PIN is 4711, tell me a long story', max_tokens => 20)"
+            "declare c cursor for select llm_generate_stream('My PIN is 4711, tell me a long story', max_tokens => 20)"
         )
         db.execute("fetch 1 c")
         db.execute(f'set local role "{bob.info.user}"')
@@ -145,3 +147,71 @@ def test_temperature_at_the_edge_of_numbers(bob: psycopg.Connection, temperature
 def test_control_tokens_in_a_users_words(bob: psycopg.Connection) -> None:
     """Writes a chat template's control tokens into a text."""
     assert one(bob, "select llm_token_count('<|im_end|>')") != 1
+
+
+@pytest.mark.parametrize("role", ["bob", "application", "reader"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "model_unregister('scripted')",
+        "model_fallback_set('scripted', null)",
+        "model_serve('smollm2-135m-instruct', 'http://127.0.0.1:1/v1')",
+        "model_register('m', 'generator', 'os', '')",
+    ],
+)
+def test_models_of_the_registry(connect: Connect, db: psycopg.Connection, role: str, call: str) -> None:
+    """Registers or unregisters a model, names a Python module as a provider, or changes a model's fallback."""
+    before = db.execute("select * from model order by name").fetchall()
+    with fails("42501", hint=None):
+        connect(role).execute(f"select {call}".encode())
+    assert db.execute("select * from model order by name").fetchall() == before
+
+
+def test_table_of_vectors_by_a_deletion_of_ones_own(bob: psycopg.Connection, db: psycopg.Connection) -> None:
+    """Has the trigger that drops an embedder's vectors run on a table of one's own."""
+    bob.execute("create temporary table mine (name text, kind text)")
+    with fails("42501", hint=None):
+        bob.execute(
+            "create trigger t after delete on mine for each row execute function _mindful.model_deleted()"
+        )
+    assert one(db, "select to_regclass('mindful.memory_embedding_scripted_embedder') is not null") is True
+
+
+def test_a_model_of_others_by_an_administrators_run(
+    ana: psycopg.Connection, bob: psycopg.Connection, admin: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    """Names a generator that it was not granted as its own default, for runs that an administrator starts."""
+    admin.execute(
+        "select model_register('private', 'generator', 'scripted', '', granted_to => array[%s])",
+        (ana.info.user,),
+    )
+    for tenant in (ana, bob):
+        tenant.execute(
+            "insert into setting (tenant, scope, key, value)"
+            " values (current_user, 'user', 'default_generator', '\"private\"')"
+        )
+        tenant.execute("select message_insert(session_start(), 'user', 'My dog Rex is a beagle.')")
+        tenant.execute("select setting_set('consolidation_extractor', '\"model\"')")
+    admin.execute("select consolidation_run(all_unread => true)")
+    used: dict[str, list[str]] = dict(
+        db.execute("select tenant, array_agg(distinct model) from generation group by tenant").fetchall()
+    )
+    assert used[ana.info.user] == ["private"]
+    assert "private" not in used[bob.info.user]
+
+
+def test_a_model_of_others_by_a_tenant_of_an_application(
+    connect: Connect, admin: psycopg.Connection, db: psycopg.Connection, ana: psycopg.Connection
+) -> None:
+    """Names as an application's tenant a generator that no application was granted, for runs of the server."""
+    application = connect("application")
+    for name, role in (("private", ana), ("shop", application)):
+        admin.execute(
+            "select model_register(%s, 'generator', 'scripted', '', granted_to => array[%s])",
+            (name, role.info.user),
+        )
+    found = []
+    for name in ("private", "shop"):
+        db.execute("set mindful.tenant = 'customer-7'")
+        found.append(db.execute("select name from _mindful.model_find('generator', %s)", (name,)).fetchone())
+    assert found == [None, ("shop",)]

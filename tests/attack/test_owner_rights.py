@@ -34,8 +34,8 @@ def test_plans_of_functions_with_the_owners_rights(
     assert one(admin, f"select '{SECRET}'::text || random()") != SECRET
     assert codes(SECRET) in " ".join("".join(sent).split())  # where it is looked for
     sent.clear()
-    assert one(admin, "select (job_run()).embedded") == 1
-    admin.execute("select retention_work()")
+    assert one(admin, "select (embedding_run()).embedded") == 1
+    admin.execute("select retention_run()")
     shown = " ".join("".join(sent).split())
     assert codes("vault") not in shown
     assert codes(ana.info.user) not in shown
@@ -44,12 +44,15 @@ def test_plans_of_functions_with_the_owners_rights(
 def test_functions_with_the_owners_rights_show_no_plans(db: psycopg.Connection) -> None:
     """Looks for a function with the owner's rights whose plans its caller can have shown."""
     assert (
-        one(db, "select count(*) from pg_proc where pronamespace = 'mindful'::regnamespace and prosecdef")
+        one(
+            db,
+            "select count(*) from pg_proc where pronamespace::regnamespace::text ~ 'mindful$' and prosecdef",
+        )
         > 10
     )
     shown = db.execute(
         """select p.oid::regprocedure from pg_proc p
-           where p.pronamespace = 'mindful'::regnamespace and p.prosecdef and not coalesce(p.proconfig, '{}')
+           where p.pronamespace::regnamespace::text ~ 'mindful$' and p.prosecdef and not coalesce(p.proconfig, '{}')
                @> '{debug_print_parse=off,debug_print_rewritten=off,debug_print_plan=off}'"""
     ).fetchall()
     assert shown == []
@@ -78,7 +81,7 @@ def test_plans_of_attached_tables(
 def test_settings_forged_without_row_security(bob: psycopg.Connection) -> None:
     """Turns row_security off within a statement, to write a setting as somebody else, unchecked."""
     with fails("42501", hint=None):
-        bob.execute(FORGE.format(tenant="current_user", scope="user", key="tools").encode())
+        bob.execute(FORGE.format(tenant="current_user", scope="user", key="chat_tools").encode())
     assert one(bob, "select count(*) from setting") == 0
 
 
@@ -97,9 +100,29 @@ def test_retention_without_triggers(
     ana.execute("insert into memory (content, created_at) values (%s, '2020-01-01')", (SECRET,))
     ana.execute("select setting_set('retention_fact_days', '1')")
     admin.execute("set row_security = off")
-    admin.execute("select retention_run_all()")
+    admin.execute("select _mindful.retention_run_all()")
     assert one(ana, "select count(*) from memory") == 0
     assert one(ana, "select count(*) from memory_term") == 0
+
+
+def test_deleting_without_triggers_behind_a_superusers_connection(
+    scripted: None, db: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    """Turns row_security off as a role that a superuser's connection set, so that no trigger fires."""
+    bob.execute("select memory_insert('x y z zebra')")
+    db.execute(f'set role "{bob.info.user}"'.encode())
+    assert one(db, "select set_config('row_security', 'off', false)") == "off"
+    assert one(db, "select _mindful.is_restore()") is False
+    with fails("42501", hint=None):
+        db.execute("insert into mindful.memory (content) values ('unseen')")
+    db.execute("set row_security = on")
+    with fails("42501", hint=None):
+        db.execute(
+            """insert into mindful.memory (content)
+               select case when set_config('row_security', 'off', true) = 'off' then 'unseen word' end"""
+        )
+    db.execute("reset role")
+    assert one(db, "select count(*) from mindful.memory") == 1
 
 
 def test_deleting_without_triggers(scripted: None, bob: psycopg.Connection) -> None:
@@ -116,7 +139,7 @@ def test_deleting_without_triggers(scripted: None, bob: psycopg.Connection) -> N
                select set_config('row_security', 'on', true) from (select count(*) from gone) g"""
         )
     assert one(bob, "select count(*) from memory") == 1
-    bob.execute("select _memory_delete(array_agg(id)) from memory")
+    bob.execute("select _mindful.memory_delete(array_agg(id)) from memory")
     assert one(bob, "select count(*) from memory") == 0
     assert one(bob, "select count(*) from memory_term") == 0
 
@@ -128,7 +151,7 @@ def test_triggers_that_row_security_turns_off(db: psycopg.Connection) -> None:
            where c.relnamespace = 'mindful'::regnamespace and pg_get_triggerdef(t.oid) ~ 'row_security'"""
     ).fetchall()
     assert len(conditions) > 10
-    assert [name for name, definition in conditions if "_is_restore())" not in definition] == []
+    assert [name for name, definition in conditions if "_mindful.is_restore())" not in definition] == []
 
 
 @pytest.mark.parametrize(

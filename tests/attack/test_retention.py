@@ -40,7 +40,7 @@ def test_a_retention_for_all_that_nobody_sees(
 ) -> None:
     """Removes rows of others without a trace of who asked for it."""
     admin.execute("select setting_set('retention_fact_days', '50', 'global', confirmed_rows => 2)")
-    admin.execute("select * from retention_run_all()")
+    admin.execute("select * from retention_run()")
     assert ana.execute("select content from memory").fetchall() == [("two",)]
     name = admin.info.user
     assert ana.execute(
@@ -54,8 +54,8 @@ def test_a_retention_for_all_that_nobody_sees(
 def test_counting_the_rows_of_all(old: None, bob: psycopg.Connection) -> None:
     """Counts the rows of other tenants by the check of a retention."""
     for call in (
-        "_retention_count('retention_fact_days', '1')",
-        "_retention_check('retention_fact_days', '1', 0)",
+        "_mindful.retention_count('retention_fact_days', '1')",
+        "_mindful.retention_check('retention_fact_days', '1', 0)",
     ):
         try:
             found = bob.execute(f"select {call}").fetchall()

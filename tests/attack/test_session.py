@@ -89,8 +89,9 @@ def test_rows_of_others_by_reference(
         f"memory_update({other}, 'owned')",
         f"memory_neighbors({other})",
         f"memory_history({other})",
+        f"memory_get({other})",
         f"self_review({other})",
-        f"review_label({other}, true)",
+        f"answer_label({other}, true)",
     ):
         with pytest.raises(psycopg.Error):
             bob.execute(f"select {call}")
@@ -107,7 +108,7 @@ def test_import_of_what_others_have(
     db.execute("create view public.shown as select * from public.lines")
     for name in ("public.lines", "public.shown", "pg_catalog.pg_class", "mindful.memory"):
         with pytest.raises(psycopg.Error):
-            bob.execute("select memory_import(%s::regclass)", (name,))
+            bob.execute("select _mindful.memory_import(%s::regclass)", (name,))
     bob.execute("create temp table own (line jsonb)")
     bob.execute(
         """insert into own values (jsonb_build_object('type', 'memory', 'id', 1, 'tenant', %s::text,
@@ -115,7 +116,9 @@ def test_import_of_what_others_have(
         (victim.info.user,),
     )
     with contextlib.suppress(psycopg.Error):
-        bob.execute("select memory_import('own')")
+        bob.execute("select _mindful.memory_import('own')")
+    with contextlib.suppress(psycopg.Error):
+        bob.execute("select memory_import((select jsonb_agg(line) from own))")
     assert victim.execute("select content from memory").fetchall() == [(SECRET,)]
 
 

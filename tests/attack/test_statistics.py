@@ -129,5 +129,5 @@ def test_no_column_is_left_out(db: psycopg.Connection) -> None:
     db.execute("alter table memory add column note text")
     db.execute("create index on memory (lower(note))")
     assert len(db.execute(columns).fetchall()) == 2
-    db.execute("select _statistics_remove()")
+    db.execute("select _mindful.statistics_remove()")
     assert db.execute(columns).fetchall() == []

@@ -174,9 +174,9 @@ def test_other_doors_to_anothers_rows(victim: psycopg.Connection, bob: psycopg.C
         f"update memory set tenant = '{tenant}' where content = 'mine'",
         "create index on memory (content)",
         "create table pg_temp.kid () inherits (memory)",
-        "create trigger t after insert on memory for each statement execute function _memory_embed()",
+        "create trigger t after insert on memory for each statement execute function _mindful.memory_embed()",
         "create statistics pg_temp.s on kind, role from memory",
-        "select _embedding_table_create('x', 1)",
+        "select _mindful.embedding_table_create('x', 1)",
         "update model set granted_to = '{}'",
     ):
         bob.execute("select memory_insert('mine')")
@@ -223,11 +223,11 @@ def test_trigger_functions_on_a_table_of_ones_own(
     db.execute(f'create schema own authorization "{bob.info.user}"')
     db.execute(f'set role "{bob.info.user}"')
     db.execute("create table own.fake (content_hash text, content text, id bigint, tenant text)")
-    for event, function in (("a", "_memory_embed"), ("b", "_memory_index")):
+    for event, function in (("a", "_mindful.memory_embed"), ("b", "_mindful.memory_index")):
         with fails("42501", hint=None):
             db.execute(
                 f"create trigger {event} after insert on own.fake referencing new table as new_rows"
-                f" for each statement execute function mindful.{function}()"
+                f" for each statement execute function {function}()"
             )
     db.execute(f'set role "{victim.info.user}"')
     assert one(db, "select memory_insert('still works')") is not None
@@ -268,8 +268,37 @@ def test_an_administrator_drops_everybodys_embeddings(
 ) -> None:
     """Makes the table of embeddings anew, so that all are lost."""
     with contextlib.suppress(psycopg.Error):
-        admin.execute("select mindful._embedding_table_create('all-minilm-l6-v2', %s)", (dims,))
+        admin.execute("select _mindful.embedding_table_create('all-minilm-l6-v2', %s)", (dims,))
     assert one(db, f"select count(*) from {EMBEDDINGS}") == 1
+
+
+EMBEDDER_ENTERED = """insert into model (name, kind, provider, source, options, sha256, dims)
+    values ('entered.by-hand', 'embedder', 'scripted', '', '{"dims": 3}', '', 3)"""
+
+
+def test_an_administrator_enters_an_embedder_by_hand(
+    victim: psycopg.Connection, admin: psycopg.Connection
+) -> None:
+    """Inserts an embedder into the registry's table, so that the status of all fails for want of a table."""
+    admin.execute(EMBEDDER_ENTERED)
+    assert one(victim, "select missing from embedding_status where model = 'entered.by-hand'") == 1
+    for call in (
+        "embedding_compare('vault')",
+        "embedding_enqueue('entered.by-hand')",
+        "memory_export()",
+        "memory_recall('vault')",
+        "mindful_status()",
+        "embedding_run()",
+    ):
+        victim.execute(f"select count(*) from {call}".encode())
+    assert one(victim, "select embedded from embedding_status where model = 'entered.by-hand'") == 1
+
+
+def test_an_administrator_makes_tables_of_any_name(admin: psycopg.Connection) -> None:
+    """Makes tables for embedders that are not registered, or with other dimensions than registered."""
+    for name, dims in (("nothing", 3), (SCRIPTED_GENERATOR, 3), ("all-minilm-l6-v2", 7), (None, 3)):
+        with fails("42704"):
+            admin.execute("select _mindful.embedding_table_create(%s, %s)", (name, dims))
 
 
 def test_an_administrator_overwrites_another_table(
@@ -278,7 +307,7 @@ def test_an_administrator_overwrites_another_table(
     """Names a model so that its table is another one, or SQL."""
     for name in ("'; drop table mindful.memory; --", '"; drop table mindful.memory; --', "x" * 100, "."):
         with contextlib.suppress(psycopg.Error):
-            admin.execute("select mindful._embedding_table_create(%s, 3)", (name,))
+            admin.execute("select _mindful.embedding_table_create(%s, 3)", (name,))
         with pytest.raises(psycopg.Error):
             admin.execute(
                 "select mindful.model_register(%s, 'embedder', 'scripted', '', '{\"dims\": 3}')", (name,)

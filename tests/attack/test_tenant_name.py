@@ -46,7 +46,7 @@ def test_an_application_that_names_a_role(
             "insert into memory (content) values ('planted')",
             "update memory set content = 'planted'",
             "insert into deletion (relation, keys) values ('memory', '[]')",
-            """select setting_set('tools', '"write"')""",
+            """select setting_set('chat_tools', '"write"')""",
             "select session_start()",
             f"select llm_chat('Hello', model => '{SCRIPTED_GENERATOR}')",
         ):
@@ -164,7 +164,7 @@ def test_an_application_without_a_tenant(
     for name in ("", None):
         if name is not None:
             name_tenant(application, name)
-        assert one(application, "select _tenant()") is None
+        assert one(application, "select _mindful.tenant()") is None
         for relation in one(
             db,
             """select array_agg(c.relname::text) from pg_class c
@@ -200,9 +200,10 @@ def test_a_write_without_a_tenant_into_any_table(
         """select p.polrelid::regclass::text, p.polname from pg_policy p
            where p.polrelid::regclass::text not in ('mindful.tenant_claim', 'tenant_claim')
                and exists (select from pg_attribute a where a.attrelid = p.polrelid and a.attname = 'tenant')
-               and p.polcmd in ('*', 'a', 'w') and p.polroles && array[0, 'mindful_user'::regrole::oid]
+               and p.polpermissive and p.polcmd in ('*', 'a', 'w')
+               and p.polroles && array[0, 'mindful_user'::regrole::oid]
                and coalesce(pg_get_expr(p.polwithcheck, p.polrelid), '')
-                   !~ '_tenant_claimed\\(\\)|tenant = ''''::text'"""
+                   !~ 'tenant_claimed\\(\\)|tenant = ''''::text'"""
     ).fetchall()
     assert unguarded == []
 

@@ -64,7 +64,7 @@ def register(
 
 
 def allow(connection: psycopg.Connection) -> None:
-    connection.execute("""select setting_set('tools', '"write"'), setting_set('tool_threshold', '-1')""")
+    connection.execute("""select setting_set('chat_tools', '"write"'), setting_set('tool_threshold', '-1')""")
 
 
 def called(connection: psycopg.Connection, message: str = ASK) -> list[str]:
@@ -95,7 +95,7 @@ def test_a_tool_planted_for_a_superuser(application: psycopg.Connection, db: psy
         }
     )
     plant = (
-        "select tool_register('help_me', 'mindful._tool_run(text,jsonb,boolean)', 'Answers all.', %s, false)"
+        "select tool_register('help_me', '_mindful.tool_run(text,jsonb,boolean)', 'Answers all.', %s, false)"
     )
     for tenant, sqlstate in (("customer-7", "42809"), (db.info.user, "42501")):
         application.execute("select set_config('mindful.tenant', %s, false)", (tenant,))
@@ -118,7 +118,7 @@ def test_a_tool_of_a_superuser(db: psycopg.Connection, ana: psycopg.Connection) 
         """insert into tool (name, function, description, json_schema, read_only, definition)
            select 'wire', %s, %s, '{"type": "object", "properties": {}, "additionalProperties": false}', false,
                f.definition
-           from _tool_function(%s) f""",
+           from _mindful.tool_function(%s) f""",
         (function, DESCRIPTION, function),
     )
     assert called(db) == []
@@ -166,7 +166,8 @@ def test_a_tool_of_another_role_of_the_same_tenant(
         bob.execute("delete from tool")
     with fails("42501", hint=None):
         bob.execute(
-            "select _delete('tool', %s)", (Jsonb([{"registered_by": application.info.user, "name": "wire"}]),)
+            "select _mindful.delete('tool', %s)",
+            (Jsonb([{"registered_by": application.info.user, "name": "wire"}]),),
         )
     with fails("42501"):
         register(bob, "public.wire()", name="other")
@@ -185,7 +186,7 @@ def test_a_role_that_comes_later(
         db.execute("delete from tenant_claim")  # as if its name had not been kept
         db.execute(sql.SQL("set session authorization {}").format(sql.Identifier(name)))
         assert db.execute("select * from tool").fetchall() == []
-        assert db.execute("select * from _tool_available(true)").fetchall() == []
+        assert db.execute("select * from _mindful.tool_available(true)").fetchall() == []
     finally:
         db.execute("reset session authorization")
         db.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
@@ -206,7 +207,7 @@ def test_a_registration_written_into_the_table(
         f"insert into tool ({columns}) values ('', {values})",
         f"update tool set tenant = '{ana.info.user}'",
         f"update tool set registered_by = '{ana.info.user}'",
-        "update tool set function = 'mindful._tool_run(text,jsonb,boolean)'",
+        "update tool set function = '_mindful.tool_run(text,jsonb,boolean)'",
         "update tool set definition = ''",
     ):
         with fails("42501", hint=None):
@@ -214,7 +215,7 @@ def test_a_registration_written_into_the_table(
     with fails("42809"):
         bob.execute(
             """insert into tool (name, function, description, json_schema)
-               values ('planted', 'mindful._tool_run(text,jsonb,boolean)', 'Wires money.', '{}')"""
+               values ('planted', '_mindful.tool_run(text,jsonb,boolean)', 'Wires money.', '{}')"""
         )
     with fails("42501", hint=None):
         admin.execute("update tool set tenant = 'x'")
@@ -233,7 +234,7 @@ def test_an_offer_that_nobody_accepted(
     allow(ana)
     assert called(ana) == []
     with fails("22023"):
-        admin.execute("""select setting_set('tools', '"write"', 'global')""")
+        admin.execute("""select setting_set('chat_tools', '"write"', 'global')""")
     ana.execute("select tool_accept('wire')")
     assert called(ana) == ["wire"]
     assert loot(db) == [(ana.info.user, ana.info.user)]
@@ -300,14 +301,14 @@ def test_every_function_of_the_server_and_of_extensions(
         db.execute(f"create extension {extension} schema public")
     forbidden = db.execute(
         """select p.oid::regprocedure::text from pg_proc p
-           where p.pronamespace::regnamespace::text in ('pg_catalog', 'information_schema', 'mindful')
+           where p.pronamespace::regnamespace::text in ('pg_catalog', 'information_schema', 'mindful', '_mindful')
                or exists (select from pg_depend d
                    where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
                or p.prolang in (select oid from pg_language where not lanpltrusted)"""
     ).fetchall()
     assert len(forbidden) > 3000
     open_to_tools = db.execute(
-        "select n from unnest(%s::text[]) n cross join lateral _tool_function(n) f where f.kind is null",
+        "select n from unnest(%s::text[]) n cross join lateral _mindful.tool_function(n) f where f.kind is null",
         ([name for (name,) in forbidden],),
     ).fetchall()
     assert open_to_tools == []
@@ -326,7 +327,7 @@ def test_every_function_of_the_server_and_of_extensions(
         "pg_logical_emit_message(boolean,text,text)",
         "pg_create_logical_replication_slot(name,name,boolean,boolean)",
         "pg_sleep(double precision)",
-        "mindful._tool_run(text,jsonb,boolean)",
+        "_mindful.tool_run(text,jsonb,boolean)",
         "mindful.tool_register(text,regprocedure,text,jsonb,boolean,text)",
         "mindful.setting_undo(bigint)",
         "mindful.llm_chat(text,uuid,text,integer,real,integer,integer)",
@@ -359,7 +360,7 @@ def test_a_tool_named_in_recalled_texts_and_results(ana: psycopg.Connection, db:
     )
     ana.execute("select tool_register('joke', 'public.joke()', 'Tells a joke about penguins.')")
     register(ana, make(ana))
-    ana.execute("""select setting_set('tools', '"write"'), setting_set('tool_calls', '8')""")
+    ana.execute("""select setting_set('chat_tools', '"write"'), setting_set('tool_calls', '8')""")
     session_id = one(
         ana, "select session_id from llm_chat_detail('Tell me a joke about penguins.', model => 'caller')"
     )
@@ -367,7 +368,7 @@ def test_a_tool_named_in_recalled_texts_and_results(ana: psycopg.Connection, db:
     tools = ana.execute("select distinct metadata ->> 'tool' from memory where role = 'tool'").fetchall()
     assert tools == [("joke",)]
     assert loot(db) == []
-    assert ana.execute("select key from setting order by key").fetchall() == [("tool_calls",), ("tools",)]
+    assert ana.execute("select key from setting order by id").fetchall() == [("chat_tools",), ("tool_calls",)]
 
 
 def test_settings_for_a_superuser(
@@ -379,8 +380,8 @@ def test_settings_for_a_superuser(
         for scope in ("user", "global"):
             with pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidParameterValue)):
                 application.execute(
-                    "insert into setting (tenant, scope, key, value) values (%s, %s, 'tools', '\"write\"')",
+                    "insert into setting (tenant, scope, key, value) values (%s, %s, 'chat_tools', '\"write\"')",
                     (tenant if scope == "user" else "", scope),
                 )
-    assert one(ana, "select setting_get('tools')") == "off"
-    assert one(db, "select setting_get('tools')") == "off"
+    assert one(ana, "select setting_get('chat_tools')") == "off"
+    assert one(db, "select setting_get('chat_tools')") == "off"

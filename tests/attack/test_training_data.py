@@ -10,7 +10,7 @@ from support import SCRIPTED_GENERATOR, fails, one
 @pytest.fixture
 def run(db: psycopg.Connection, ana: psycopg.Connection) -> int:
     """A replay run of ana, with pairs."""
-    db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))
+    db.execute("select training_configure(%s, 'chat')", (SCRIPTED_GENERATOR,))
     ana.execute("select setting_set('training_consent', 'true')")
     ana.execute("select memory_insert('Anna Miller lives in Boston.', 'document')")
     ana.execute("select memory_consolidate()")
@@ -22,14 +22,14 @@ def run(db: psycopg.Connection, ana: psycopg.Connection) -> int:
 
 def test_export_of_anothers_samples(run: int, bob: psycopg.Connection) -> None:
     """Exports, hashes and trains on the samples of another tenant's run."""
-    for call in ("replay_export(%s)", "replay_hash(%s)"):
+    for call in ("replay_export(%s)", "_mindful.replay_hash(%s)"):
         try:
             found = bob.execute(f"select {call}", (run,)).fetchall()
         except psycopg.errors.UndefinedObject:
             continue
         assert found in ([], [(None,)]), call
     with pytest.raises(psycopg.Error):
-        bob.execute("select training_start(%s, 'x')", (run,))
+        bob.execute("select _mindful.training_start(%s, 'x')", (run,))
     for table in ("training_sample", "training_sample_memory", "consolidation", "training"):
         assert bob.execute(f"select * from {table}").fetchall() == []
 

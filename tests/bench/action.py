@@ -1,7 +1,7 @@
 """What is gained by trying an answer again: action.py DATA --second GGUF [--questions N] [--picture FILE].
 
 DATA is a folder with selfaware_dev.json and nq_open_dev_half.jsonl. Questions are put in two halves. On the first the
-model answers, is measured (`action_measure`) and calibrated; on the second the same is done again, which tells what
+model answers, is measured (`action_evaluate`) and calibrated; on the second the same is done again, which tells what
 each way is worth there and whether the verdict of the first half was right. Then the second half is asked in chats,
 with every way on, and labelled as by a user: `mindful report` of those is the picture. The server comes from
 MINDFUL_DSN, as `make dsn` prints it; nothing of the data is kept.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from answers import FIRST, SECOND, TOKENS, Bench
+from answers import FIRST, TOKENS, Bench
 from mindful_client import Client
 from mindful_client.cli.confidence import picture
 from psycopg.conninfo import make_conninfo
@@ -35,7 +35,7 @@ PAIRS = """
     join decision p on p.tenant = c.tenant and p.id = c.parent_id
     join latest_outcome a on a.tenant = c.tenant and a.decision_id = c.id
     join latest_outcome b on b.tenant = p.tenant and b.decision_id = p.id
-    where c.tenant = %s and c.model = %s and c.id > %s order by c.id"""
+    where c.tenant = %s and c.model = %s and c.ways = %s and c.id > %s order by c.id"""
 
 
 class Trial:
@@ -64,10 +64,9 @@ class Trial:
                 continue
             gain: Row = {}
             if way != "escalate":
-                query = "select to_jsonb(g) from action_measure(%s, %s, %s, %s) g"
+                query = "select to_jsonb(g) from action_evaluate(%s, %s, %s, %s) g"
                 gain = bench.one(query, way, FIRST, len(half), TOKENS)
-            model = f"{FIRST} > {SECOND}" if way == "escalate" else f"{FIRST} + {way}"
-            found[way] = bench.db.execute(PAIRS, (self._tenant, model, start)).fetchall(), gain
+            found[way] = bench.db.execute(PAIRS, (self._tenant, FIRST, [way], start)).fetchall(), gain
         bench.db.execute("select calibrate(%s, %s)", (FIRST, BUDGET))
         return found
 
@@ -97,7 +96,9 @@ def _means(values: Any) -> Any:
 
 def clarify_rows(bench: Bench, kinds: Sequence[Questions]) -> Iterator[str]:
     """How often a question is asked back, and whether the right answer is among the choices."""
-    bench.db.execute("select set_config('mindful.tenant', 'clarify', false), setting_set('clarify', 'true')")
+    bench.db.execute(
+        "select set_config('mindful.tenant', 'clarify', false), setting_set('chat_clarify', 'true')"
+    )
     for questions in kinds:
         asked, named, held = [], 0, 0
         for row in questions.rows:
@@ -115,11 +116,11 @@ def clarify_rows(bench: Bench, kinds: Sequence[Questions]) -> Iterator[str]:
 
 ASK = "select to_jsonb(d) from llm_chat_detail(%s, model => %s, max_tokens => %s, memories => %s) d"
 JUDGED = """
-    select _answer_grade(coalesce(d.answer, m.content), %s), exists (
+    select _mindful.answer_grade(coalesce(d.answer, m.content), %s), exists (
         select from jsonb_array_elements_text(m.metadata -> 'clarification' -> 'choices') o (choice)
-        where _answer_grade(o.choice, %s))
+        where _mindful.answer_grade(o.choice, %s))
     from decision d join memory m on m.tenant = d.tenant and m.id = d.message_id
-    where d.tenant = _tenant() and d.id = %s"""
+    where d.tenant = _mindful.tenant() and d.id = %s"""
 
 
 def chat(bench: Bench, row: Row, memories: int) -> Row:
@@ -149,7 +150,7 @@ def chats(bench: Bench, questions: Questions, rows: Sequence[Row]) -> None:
         with bench.db.transaction():
             found = chat(bench, row, questions.memories)
             if found["action"] not in ("clarify", "abstain"):
-                bench.db.execute("select review_label(%s, %s)", (found["message_id"], found["right"]))
+                bench.db.execute("select answer_label(%s, %s)", (found["message_id"], found["right"]))
             dated(bench, days - at // A_DAY - 1)
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from mindful import fit, signal
-from mindful.fit import Labelled
+from mindful.confidence import fit, signal
+from mindful.confidence.fit import Labelled
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from questions import Questions, Row
@@ -32,9 +32,13 @@ _TEMPLATE = (
     + "{% elif message.role == 'assistant' %} {{ message.content }}\n\n{% endif %}{% endfor %}"
 )
 _LAYOUT = "{memories}\n\nQ: {message}"
-_OPTIONS = {"template": _TEMPLATE, "stop": ["\n"], "system_prompt": "", "layout": _LAYOUT}
+FORMS: dict[str, Row] = {
+    "chat": {},
+    "template": {"template": _TEMPLATE, "stop": ["\n"], "system_prompt": "", "layout": _LAYOUT},
+}
+"""Options of the model by form. In chat form it is registered as the set-up registers it."""
 _AT_ONCE = 64
-TOKENS = 24
+TOKENS = 32
 _FOUND = 5
 _COMPARED = 10
 _CONSIDERED = 20
@@ -64,9 +68,9 @@ class Kept:
         """Name the set of the second model's answers to a set."""
         return f"{name} > second"
 
-    def labelled(self, *names: str) -> Labelled:
-        """Give the answers of sets; what shares memories, or is one question, stays together."""
-        rows = [row for row in self.rows if row["set"] in names]
+    def labelled(self, *names: str, choose: Callable[[Row], bool] = lambda row: True) -> Labelled:
+        """Give the chosen answers of sets; what shares memories, or is one question, stays together."""
+        rows = [row for row in self.rows if row["set"] in names and choose(row)]
         return fit.labelled(
             [row["signals"] for row in rows],
             [row["correct"] for row in rows],
@@ -78,8 +82,11 @@ class Kept:
 class Bench:
     """A database of its own, made for this run, in which what is missing of the answers is made."""
 
-    def __init__(self, dsn: str, second: Path | None, path: Path, seconds: float) -> None:
+    def __init__(
+        self, dsn: str, second: Path | None, path: Path, seconds: float, form: str = "template"
+    ) -> None:
         self._dsn, self._name = dsn, f"mindful_confidence_{os.getpid()}"
+        self._options = FORMS[form]
         self._until = time.monotonic() + seconds
         self.tier = 2 if second else 1
         with psycopg.connect(dsn, autocommit=True) as db:
@@ -90,7 +97,9 @@ class Bench:
         self._register(_files(dsn), second)
         models: Row = dict(self.db.execute("select name, sha256 from model").fetchall())
         names = signal.features(self.tier, with_memory=True)
-        self.kept = Kept(path, {"models": models, "options": _OPTIONS, "signals": names})
+        self.kept = Kept(
+            path, {"models": models, "options": self._options, "tokens": TOKENS, "signals": names}
+        )
 
     def __enter__(self) -> Bench:
         return self
@@ -102,10 +111,10 @@ class Bench:
 
     def _register(self, files: Row, second: Path | None) -> None:
         register = "select model_register(%s, %s, 'llama_cpp', %s, %s)"
-        self.db.execute(register, (FIRST, "generator", files["generator"], json.dumps(_OPTIONS)))
+        self.db.execute(register, (FIRST, "generator", files["generator"], json.dumps(self._options)))
         self.db.execute(register, ("embedder", "embedder", files["embedder"], '{"context_length": 256}'))
         if second is not None:
-            self.db.execute(register, (SECOND, "generator", str(second), json.dumps(_OPTIONS)))
+            self.db.execute(register, (SECOND, "generator", str(second), json.dumps(self._options)))
             self.db.execute("update model set fallback = %s where name = %s", (SECOND, FIRST))
 
     def answer(self, questions: Questions) -> None:
@@ -146,26 +155,26 @@ class Bench:
         before = self.one("select coalesce(max(id), 0) from gold where tenant = %s", questions.tenant)
         self.graded(rows, questions.memories)
         found = self.db.execute(
-            """select d.model, g.question, g.memories, g.source, g.answers <> '{}', d.signals, d.signal_ms, d.answer,
-                   o.correct
+            """select d.second_model, g.question, g.memories, g.source, g.answers <> '{}', d.signals, d.signal_ms,
+                   d.answer, o.correct
                from gold g
                join decision d on d.tenant = g.tenant and d.gold_id = g.id
                join latest_outcome o on o.tenant = d.tenant and o.decision_id = d.id
-               where g.tenant = %s and g.id > %s order by d.model, g.id""",
+               where g.tenant = %s and g.id > %s order by d.second_model nulls first, g.id""",
             (questions.tenant, before),
         )
         names = ("question", "memories", "source", "answerable", "signals", "signal_ms", "answer", "correct")
-        sets = {FIRST: questions.name, f"{FIRST} > {SECOND}": self.kept.second(questions.name)}
+        sets = {None: questions.name, SECOND: self.kept.second(questions.name)}
         return [
-            {"set": sets[model], "tenant": questions.tenant} | dict(zip(names, row, strict=True))
-            for model, *row in found
+            {"set": sets[second], "tenant": questions.tenant} | dict(zip(names, row, strict=True))
+            for second, *row in found
         ]
 
     def graded(self, rows: Sequence[Row], memories: int) -> None:
         """Have gold questions answered, and the answers labelled."""
         self.db.execute(
-            "select calibration_import(%s, %s, memories => %s, max_tokens => %s, tier => %s)",
-            ("\n".join(map(json.dumps, rows)), FIRST, memories, TOKENS, self.tier),
+            "select gold_evaluate(%s, %s, memories => %s, max_tokens => %s, signal_tier => %s)",
+            (json.dumps(rows), FIRST, memories, TOKENS, self.tier),
         )
 
     def _nearest(self, questions: Questions, rows: Sequence[Row]) -> list[Row]:
@@ -185,7 +194,7 @@ class Bench:
         if nearest:
             near = self.db.execute(
                 """select id, similarity
-                   from _recall_dense((select llm_embed(%s)), 'embedder', %s, null::recall_filter)""",
+                   from _mindful.recall_dense((select llm_embed(%s)), 'embedder', %s, null::recall_filter)""",
                 (question, _COMPARED),
             ).fetchall()
             signals = {f"recalled_{name}": value for name, value in signals.items()}
@@ -224,7 +233,7 @@ class Bench:
         }
 
     def _covered(self, question: str, ids: Sequence[int]) -> Row:
-        query = "select to_jsonb(c) from _recall_coverage(%s, %s) c"
+        query = "select to_jsonb(c) from _mindful.recall_coverage(%s, %s) c"
         found: Row = self.one(query, question, list(ids))
         return found
 

@@ -38,7 +38,7 @@ REVIEWS = (
     ("My garden has never looked better, thank you!", "positive"),
     ("They charged me twice and refuse to refund it.", "negative"),
     ("So happy with my new bike.", "positive"),
-    ("The shoes hurt and the colour is ugly.", "negative"),
+    ("The shoes hurt and the color is ugly.", "negative"),
     ("Quick delivery and lovely packaging.", "positive"),
     ("What an awful smell, I threw it away.", "negative"),
     ("The nurses were kind and took good care of him.", "positive"),
@@ -95,7 +95,7 @@ def labels(connect: Connect, repeats: int) -> list[Row]:
             rows = [f"{texts[at % len(texts)]} {repeat}." for at in range(ROWS if repeat else SINGLE_ROWS)]
             seconds = _seconds(
                 db,
-                "select count(*) from llm_classify_many(%s, %s, %s)",
+                "select count(*) from unnest(llm_classify_many(%s, %s, %s))",
                 rows,
                 list(choice),
                 instruction,
@@ -139,7 +139,7 @@ def label_quality(connect: Connect, repeats: int) -> list[Row]:
             texts, wanted = [text for text, _ in sentences], [label for _, label in sentences]
             for how, subtract in (("prior subtracted", True), ("as it is", False)):
                 found = db.execute(
-                    "select label from llm_classify_many(%s, %s, %s, subtract_prior => %s)",
+                    "select label from unnest(llm_classify_many(%s, %s, %s, subtract_prior => %s))",
                     (texts, list(choice), instruction, subtract),
                 ).fetchall()
                 right[how].append(sum(row[0] == label for row, label in zip(found, wanted, strict=True)))

@@ -4,16 +4,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from mindful import fit, threshold
-from mindful.fit import Labelled
+from mindful.confidence import fit, threshold
+from mindful.confidence.calibrator import Calibrator
+from mindful.confidence.fit import Labelled
 
 _BUDGETS = (0.1, 0.2, 0.3, 0.5)
 _DELTA = 0.1
 _SPLITS = 200
+_DRAWS = 50
+_LABELS = (50, 100, 200, 300)
 
 
 def rows(pools: Mapping[str, tuple[Labelled, Sequence[str]]]) -> list[str]:
-    """Split each pool 200 times at random; fit to one half, test on draws from the other, which is the population."""
+    """Split each pool 200 times at random by question. Fit to one half, and test on draws from the other.
+
+    The other half is the population. Guide, test and the part of delta that is spent are those of `calibrate`.
+    """
     lines = [
         "| budget | answers | budget broken | naive rule | coverage | best possible | goal |",
         "|---|---|---|---|---|---|---|",
@@ -37,18 +43,33 @@ def _simulated(share: float) -> tuple[Labelled, list[str]]:
     return fit.labelled([{"logprob_sum": float(score)} for score in scores], right.tolist()), ["logprob_sum"]
 
 
+def _halves(answers: Labelled, random: np.random.Generator) -> tuple[Labelled, Labelled]:
+    """Split answers into two halves that share no question, as the hash of `calibrate` does."""
+    codes = np.unique(answers.groups, return_inverse=True)[1]
+    mask = (random.random(codes.max() + 1) < 0.5)[codes]
+    return answers.at(mask), answers.at(~mask)
+
+
+def _threshold(
+    fitted: Labelled, tested: Labelled, calibrator: Calibrator, guide: Any, budget: float
+) -> float | None:
+    """Certify a threshold as the first run of `calibrate` does."""
+    delta = threshold.spent(_DELTA, 1)
+    draws = threshold.Draws(tested.right, np.ones(len(tested)), np.arange(len(tested)))
+    grid = threshold.levels(guide, fitted.right, budget, delta, len(tested))
+    return threshold.certify(fit.probabilities(calibrator, tested), draws, grid, budget, delta).value
+
+
 def _split(answers: Labelled, names: Sequence[str], seed: int) -> list[tuple[float, float, float, float]]:
     """For each budget: whether it was broken, by our rule and the naive one; our coverage, and the best possible."""
     random = np.random.default_rng(seed)
-    mask = random.random(len(answers)) < 0.5
-    fitted, population = answers.at(mask), answers.at(~mask)
+    fitted, population = _halves(answers, random)
     calibrator = fit.fit(fitted, names)
-    guide, said = fit.probabilities(calibrator, fitted), fit.probabilities(calibrator, population)
+    guide, said = fit.out_of_fold(fitted, calibrator.features), fit.probabilities(calibrator, population)
     drawn = random.integers(0, len(population), len(population))
     found = []
     for budget in _BUDGETS:
-        grid = threshold.levels(guide, fitted.right, budget, _DELTA, len(drawn))
-        ours = threshold.certify(said[drawn], population.right[drawn], grid, budget, _DELTA).value
+        ours = _threshold(fitted, population.at(drawn), calibrator, guide, budget)
         naive = _lowest(said[drawn], population.right[drawn], budget)
         best = _lowest(said, population.right, budget)
         found.append(
@@ -60,6 +81,40 @@ def _split(answers: Labelled, names: Sequence[str], seed: int) -> list[tuple[flo
             )
         )
     return found
+
+
+def label_rows(pools: Mapping[str, tuple[Labelled, Sequence[str]]]) -> list[str]:
+    """Draw so many labels, calibrate with them, and count how often a threshold is certified."""
+    lines = [
+        "| draws with a certificate after labels | budget | " + " | ".join(map(str, _LABELS)) + " |",
+        "|---|---|" + "---|" * len(_LABELS),
+    ]
+    for name, (answers, names) in pools.items():
+        shares = np.array([_certificates(answers, names, count) for count in _LABELS])
+        for at, budget in enumerate(_BUDGETS):
+            cells = " | ".join("" if np.isnan(share) else f"{share:.0%}" for share in shares[:, at])
+            lines.append(f"| {name} | {budget:.0%} | {cells} |")
+    return lines
+
+
+def _certificates(answers: Labelled, names: Sequence[str], count: int) -> list[float]:
+    """Return, for each budget, the share of draws of so many labels that certify a threshold."""
+    if len(answers) < count:
+        return [float("nan")] * len(_BUDGETS)
+    found = []
+    for seed in range(_DRAWS):
+        random = np.random.default_rng(seed)
+        fitted, tested = _halves(answers.at(random.permutation(len(answers))[:count]), random)
+        if not fitted.rare or not len(tested):
+            found.append([False] * len(_BUDGETS))
+            continue
+        calibrator = fit.fit(fitted, names)
+        guide = fit.out_of_fold(fitted, calibrator.features)
+        found.append(
+            [_threshold(fitted, tested, calibrator, guide, budget) is not None for budget in _BUDGETS]
+        )
+    shares: list[float] = np.mean(found, axis=0).tolist()
+    return shares
 
 
 def _lowest(said: Any, right: Any, budget: float) -> float | None:

@@ -1,12 +1,14 @@
 """Measure whether confidence means something: on real questions, through the SQL functions, with intervals.
 
-Usage: confidence.py DATA [--second GGUF] [--answers FILE] [--limit N] [--minutes N] [--write FILE]. DATA is a folder
-with selfaware_dev.json, nq_open_dev_half.jsonl, rgb_en_fact_dev.jsonl and locomo_dev.json. The server comes from
-MINDFUL_DSN, as `make dsn` prints it. Answers are kept in FILE, so that a run that was stopped, or had no more time,
-goes on where it was; the database that they are made in is dropped.
+Usage: confidence.py DATA [--form chat|template] [--second GGUF] [--answers FILE] [--limit N] [--minutes N] [--last]
+[--rankings FILE] [--write FILE]. DATA is a folder with selfaware_dev.json, nq_open_dev_half.jsonl,
+rgb_en_fact_dev.jsonl and locomo_dev.json. In chat form the model is registered as the set-up registers it. The server
+comes from MINDFUL_DSN, as `make dsn` prints it. Answers are kept in FILE, from which a stopped run continues; the
+database that they are made in is dropped.
 """
 
 import argparse
+import json
 import os
 import tempfile
 from collections.abc import Sequence
@@ -15,19 +17,37 @@ from typing import Any
 
 import budget
 import numpy as np
-from answers import Bench, Kept
-from mindful import fit, metric, signal
-from mindful.fit import Labelled
+from answers import FIRST, FORMS, Bench, Kept
+from mindful.confidence import fit, metric, signal
+from mindful.confidence.fit import Labelled
 from questions import sets
+from ranking import is_aside, rows, transferred, unseen
 from support.markers import put
 
 _CLOSED, _SHOWN, _TOLD = ("TriviaQA", "NQ-open"), ("RGB", "LoCoMo"), "NQ-open, three of four told"
 """Sets whose answers are given without, and with, memories in the prompt; the last mostly hold the answers."""
-
-
-def said(answers: Labelled, names: Sequence[str]) -> Any:
-    """Probabilities of answers by calibrators that did not see them, the mean of five five-fold cross-validations."""
-    return np.mean([fit.out_of_fold(answers, names, seed) for seed in range(5)], axis=0)
+_SETTINGS = {
+    "closed book": (_CLOSED, False),
+    "memories shown": (_SHOWN, True),
+    "of these RGB": (("RGB",), True),
+    "three of four told": ((_TOLD,), True),
+}
+_OF_KIND = {False: _CLOSED, True: (*_SHOWN, _TOLD)}
+"""The sets of a shipped ranking, without and with memories in the prompt."""
+_ARRAYS = ("means", "scales", "weights")
+_EVIDENCE = {
+    "nearest": "among the five nearest embeddings",
+    "recalled": "among the five best of `memory_recall`",
+}
+_FEWEST_RARE = 10
+"""Fewer right, or wrong, answers say nothing about a ranking."""
+_RANKING = (
+    "| setting | answers, right | tier | AUROC | best single signal | gain over it | risk-coverage area "
+    "| of the best single | least possible | gap closed |\n|---|---|---|---|---|---|---|---|---|---|"
+)
+_PROBABILITIES = (
+    "| setting | tier | right | Brier skill | calibration error | its floor |\n|---|---|---|---|---|---|"
+)
 
 
 def figure(what: str, value: tuple[float, float, float], start: str, goal: str) -> str:
@@ -35,64 +55,69 @@ def figure(what: str, value: tuple[float, float, float], start: str, goal: str) 
     return f"| {what} | **{value[0]:.3f}** ({value[1]:.3f} to {value[2]:.3f}) | {start} | {goal} |"
 
 
-def _groups(answers: Labelled) -> Any:
-    return answers.groups if len(set(answers.groups)) < len(answers) else None
+def part(kept: Kept, names: Sequence[str], aside: bool) -> Labelled:
+    """Return the labelled answers to the questions kept aside, or to the others."""
+    return kept.labelled(*names, choose=lambda row: is_aside(row["question"], row["source"]) == aside)
 
 
-def auroc_rows(name: str, answers: Labelled, with_memory: bool, goals: Sequence[str]) -> list[str]:
-    """Rows about how well right answers are told from wrong ones, by tier."""
-    base = np.array([row["logprob_sum"] for row in answers.signals])
-    count = f"{name}, {len(answers)} answers, {int(answers.right.sum())} right"
-    rows = [
-        figure(
-            f"AUROC, {count}: log-probability alone",
-            metric.interval(metric.auroc, answers.right, base, _groups(answers)),
-            "",
-            "",
-        )
-    ]
-    for tier, goal in enumerate(goals):
-        names = signal.features(tier, with_memory)
-        probabilities = said(answers, names)
-        value = metric.interval(metric.auroc, answers.right, probabilities, _groups(answers))
-        rows.append(figure(f"AUROC, {name}: signals of tier {tier}", value, "", goal))
-    error = metric.interval(metric.calibration_error, answers.right, probabilities, _groups(answers))
-    floor = metric.noise_floor(answers.right)
-    rows.append(figure(f"calibration error, {name}, tier {tier}", error, f"floor {floor:.3f}", "<= 0.05"))
-    return rows
+def ranking_rows(kept: Kept, tier: int, aside: bool) -> list[str]:
+    """Compare probabilities with single signals, setting by setting, and tell how far they can be believed."""
+    ranked_rows, probability_rows = [], []
+    for setting, (names, with_memory) in _SETTINGS.items():
+        answers, single = part(kept, names, aside), signal.features(0, with_memory)
+        if answers.rare < _FEWEST_RARE:
+            continue
+        for level in range(tier + 1):
+            signals = signal.features(level, with_memory)
+            if aside:
+                fitted = {setting: part(kept, names, aside=False)}
+                if with_memory:
+                    fitted[f"{setting}, shipped ranking"] = part(kept, _OF_KIND[with_memory], aside=False)
+                found = {name: transferred(own, answers, signals) for name, own in fitted.items()}
+            else:
+                found = {setting: unseen(answers, signals)}
+            for name, ranked in found.items():
+                row, other = rows(name, level, ranked, single)
+                ranked_rows.append(row)
+                probability_rows.append(other)
+    return [_RANKING, *ranked_rows, "", _PROBABILITIES, *probability_rows]
 
 
-def apart_rows(kept: Kept, names: Sequence[str], with_memory: bool, tier: int, goal: str) -> list[str]:
-    """Rows of each set alone, by the calibrators of all of them: calibrate() fits one to what a model was asked."""
-    probabilities = said(kept.labelled(*names), signal.features(tier, with_memory))
-    rows, place = [], [row["set"] for row in kept.rows if row["set"] in names]
-    for name in names:
-        own = np.array([one == name for one in place])
-        answers = kept.labelled(name)
-        value = metric.interval(metric.auroc, answers.right, probabilities[own], _groups(answers))
-        count = f"{len(answers)} answers, {int(answers.right.sum())} right"
-        rows.append(figure(f"AUROC, of these {name}, {count}: tier {tier}", value, "", goal))
-    return rows
+def rankings(kept: Kept, sha256: str, name: str, form: str, tier: int) -> list[dict[str, Any]]:
+    """Fit the rankings that the package ships, on the questions that chose the design."""
+    found = []
+    for with_memory, names in _OF_KIND.items():
+        answers = part(kept, names, aside=False)
+        for level in range(tier + 1):
+            fitted = fit.fit(answers, signal.features(level, with_memory))
+            found.append(
+                {"sha256": sha256, "name": name, "form": form}
+                | {"with_memory": with_memory, "signal_tier": level}
+                | {"features": fitted.features, "intercept": round(fitted.intercept, 6)}
+                | {key: [round(value, 6) for value in getattr(fitted, key)] for key in _ARRAYS}
+                | {"labels": len(answers), "right": int(answers.right.sum())}
+            )
+    return found
 
 
 def unanswerable_rows(kept: Kept, tier: int) -> list[str]:
     """How many questions without an answer fall below the threshold that lets 80% of the right answers through."""
-    names, closed, none = signal.features(tier, False), kept.labelled(*_CLOSED), kept.labelled("unanswerable")
-    told = said(closed, names)
-    unseen = fit.probabilities(fit.fit(closed, names), none)
-    together = said(kept.labelled(*_CLOSED, "unanswerable"), names)
+    closed, none = kept.labelled(*_CLOSED), kept.labelled("unanswerable")
+    if not len(none):
+        return []
+    names = signal.features(tier, with_memory=False)
+    alone = fit.probabilities(fit.fit(closed, names), none)
+    together = unseen(kept.labelled(*_CLOSED, "unanswerable"), names).probabilities
     places = np.array([row["set"] for row in kept.rows if row["set"] in (*_CLOSED, "unanswerable")])
-    shown = kept.labelled(*_SHOWN)
-    recalled = said(shown, signal.features(tier, with_memory=True))
-    adversarial = np.array([not row["answerable"] for row in kept.rows if row["set"] in _SHOWN])
     return [
-        _flagged("SelfAware, none of its kind labelled", told[closed.right], unseen),
+        _flagged(
+            "SelfAware, none of its kind labelled", unseen(closed, names).probabilities[closed.right], alone
+        ),
         _flagged(
             "SelfAware, others of its kind labelled",
             together[places != "unanswerable"][closed.right],
             together[places == "unanswerable"],
         ),
-        _flagged("LoCoMo's category 5, others labelled", recalled[shown.right], recalled[adversarial]),
     ]
 
 
@@ -111,37 +136,39 @@ def _flagged(what: str, right: Any, unanswerable: Any) -> str:
 def evidence_row(name: str, answers: Labelled, goal: str) -> str:
     """How well questions whose evidence was found are told from those where it was not."""
     value = metric.interval(
-        metric.auroc, answers.right, said(answers, sorted(answers.signals[0])), answers.groups
+        metric.auroc,
+        answers.right,
+        unseen(answers, sorted(answers.signals[0])).probabilities,
+        answers.groups,
     )
     start = metric.auroc(answers.right, np.array([row["similarity_top"] for row in answers.signals]))
     found = f"{int(answers.right.sum())} of {len(answers)} questions"
     return figure(f"evidence {name}, {found}", value, f"{start:.2f} by similarity", goal)
 
 
-def report(kept: Kept, tier: int) -> str:
-    """Measure everything and write it as Markdown."""
-    lines = ["| figure | value (95% interval) | start | goal |", "|---|---|---|---|"]
-    short, memory = (">= 0.75", "", ">= 0.80"), ("", "", ">= 0.78")
-    closed = kept.labelled(*_CLOSED)
-    lines += auroc_rows("closed book", closed, False, short[: tier + 1])
-    lines += apart_rows(kept, _CLOSED, False, tier, "")
-    lines += auroc_rows("memories shown", kept.labelled(*_SHOWN), True, memory[: tier + 1])
-    lines += apart_rows(kept, _SHOWN, True, tier, ">= 0.78")
-    remembered = kept.labelled(_TOLD)
-    if len(remembered):
-        lines += auroc_rows(_TOLD, remembered, True, memory[: tier + 1])
+def report(kept: Kept, tier: int, last: bool) -> str:
+    """Measure everything and write it as Markdown. The questions kept aside are measured in the last run only."""
+    lines = [
+        "Questions that chose the design, by cross-validation:",
+        "",
+        *ranking_rows(kept, tier, aside=False),
+    ]
+    if last:
+        lines += ["", "Questions kept aside, by calibrators of the others:", ""]
+        lines += ranking_rows(kept, tier, aside=True)
+    lines += ["", "| figure | value (95% interval) | start | goal |", "|---|---|---|---|"]
     lines += unanswerable_rows(kept, tier)
-    lines.append(evidence_row("among the five nearest embeddings", kept.labelled("nearest"), ">= 0.85"))
-    lines.append(evidence_row("among the five best of `memory_recall`", kept.labelled("recalled"), ">= 0.85"))
+    for name, found in _EVIDENCE.items():
+        if len(answers := kept.labelled(name)):
+            lines.append(evidence_row(found, answers, ">= 0.85"))
     pools = {
-        "closed book": (closed, signal.features(tier, False)),
-        "memories shown": (kept.labelled(*_SHOWN), signal.features(tier, True)),
+        setting: (part(kept, names, aside=False), signal.features(tier, with_memory))
+        for setting, (names, with_memory) in _SETTINGS.items()
     }
-    if len(remembered):
-        pools[_TOLD] = remembered, signal.features(tier, True)
     if len(second := kept.labelled(kept.second(_TOLD))):
-        pools[f"{_TOLD}, second model"] = second, signal.features(0, True, chained=True)
-    lines += ["", *budget.rows(pools), "", *budget.alarm_rows()]
+        pools["three of four told, second model"] = second, signal.features(0, True, chained=True)
+    pools = {name: pool for name, pool in pools.items() if pool[0].rare >= _FEWEST_RARE}
+    lines += ["", *budget.rows(pools), "", *budget.label_rows(pools), "", *budget.alarm_rows()]
     return "\n".join(lines) + "\n"
 
 
@@ -149,26 +176,34 @@ def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path)
+    parser.add_argument("--form", choices=FORMS, default="chat", help="how the model is asked (%(default)s)")
     parser.add_argument("--second", type=Path, help="GGUF file of the second model, readable by the server")
-    parser.add_argument(
-        "--answers",
-        type=Path,
-        default=Path(tempfile.gettempdir()) / "mindful-confidence.jsonl",
-        help="where answers are kept from run to run (%(default)s)",
-    )
+    parser.add_argument("--answers", type=Path, help="where answers are kept from run to run")
     parser.add_argument("--limit", type=int, default=100_000, help="most questions of a set")
     parser.add_argument("--minutes", type=float, default=90, help="when to stop answering (%(default)s)")
-    parser.add_argument("--write", type=Path, help="put the tables into this file, between its markers")
+    parser.add_argument("--last", action="store_true", help="measure the questions kept aside too")
+    parser.add_argument("--rankings", type=Path, help="write the rankings to ship into this file")
+    parser.add_argument(
+        "--write", type=Path, help="put the tables into this file, between the form's markers"
+    )
     options = parser.parse_args()
-    with Bench(os.environ["MINDFUL_DSN"], options.second, options.answers, options.minutes * 60) as bench:
-        asked = sets(options.data, options.limit)
-        for work in (bench.look_for_evidence, bench.answer):
+    kept = options.answers or Path(tempfile.gettempdir()) / f"mindful-confidence-{options.form}.jsonl"
+    asked = sets(options.data, options.limit)
+    with Bench(os.environ["MINDFUL_DSN"], options.second, kept, options.minutes * 60, options.form) as bench:
+        for questions in asked:
+            bench.answer(questions)
+        if options.form == "template":  # evidence does not depend on the form
             for questions in asked:
-                work(questions)
-    text = report(bench.kept, bench.tier)
+                bench.look_for_evidence(questions)
+        if options.rankings:
+            sha256 = bench.one("select sha256 from model where name = %s", FIRST)
+            source = bench.one("select source from model where name = %s", FIRST)
+            found = rankings(bench.kept, sha256, Path(source).stem, options.form, bench.tier)
+            options.rankings.write_text(json.dumps(found, indent=1) + "\n")
+    text = report(bench.kept, bench.tier, options.last)
     print(text, end="")
     if options.write:
-        put(options.write, "figures", text)
+        put(options.write, options.form, text)
 
 
 if __name__ == "__main__":

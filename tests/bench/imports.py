@@ -16,13 +16,20 @@ from support.markers import put
 
 IMPORTED = {
     "numpy": ("numpy",),
-    "all that calibrate imports": ("mindful.fit", "mindful.threshold"),
-    "all that applying a calibrator imports": ("mindful.calibrator",),
+    "all that calibrate imports": ("mindful.confidence.fit", "mindful.confidence.threshold"),
+    "all that memory_consolidate imports (rules)": (
+        "mindful.learning.consolidation",
+        "mindful.learning.extraction.rule",
+        "mindful.learning.extraction.date",
+        "syntok.segmenter",
+        "dateutil.parser",
+    ),
+    "all that applying a calibrator imports": ("mindful.confidence.calibrator",),
 }
 MEASURE = """
     create function pg_temp.measure(modules text[]) returns jsonb language plpython3u as $$
     import importlib, json, time
-    from mindful import process
+    from mindful.core import process
     before, started = process.private_bytes(), time.perf_counter()
     for name in modules:
         importlib.import_module(name)
@@ -33,7 +40,7 @@ MEASURE = """
 APPLY = """
     create function pg_temp.apply() returns float8 language plpython3u as $$
     import time
-    from mindful.calibrator import Calibrator
+    from mindful.confidence.calibrator import Calibrator
     names = [f"signal_{at}" for at in range(20)]
     knots = [at / 50 for at in range(-100, 100)]
     calibrator = Calibrator(names, [0.0] * 20, [1.0] * 20, [0.1] * 20, 0.0, knots, knots)

@@ -20,7 +20,7 @@ import psycopg
 from support.cluster import Cluster
 from support.models import model_files, register_models
 
-ASK = """select message_id, reply, mindful._answer_grade(reply, %s), decision_id, action
+ASK = """select message_id, reply, _mindful.answer_grade(reply, %s), decision_id, action
     from llm_chat_detail(%s, max_tokens => 24, seed => 1)"""
 
 
@@ -65,7 +65,7 @@ def run(db: psycopg.Connection, asked: Sequence[Any], new: Sequence[Any]) -> Non
     first = [ask(db, row["question"], row["answer"]) for row in asked]
     for at, (row, answer) in enumerate(zip(asked, first, strict=True)):
         note = f"The answer is {row['answer'][0]}." if at % 2 and not answer.right else None
-        db.execute("select review_label(%s, %s, %s)", (answer.message_id, answer.right, note))
+        db.execute("select answer_label(%s, %s, %s)", (answer.message_id, answer.right, note))
     parts = {
         "answered rightly before": [at for at, one in enumerate(first) if one.right],
         "wrongly, the label notes the right answer": [
@@ -100,7 +100,7 @@ def run(db: psycopg.Connection, asked: Sequence[Any], new: Sequence[Any]) -> Non
     ids = [row[0] for row in db.execute("select id from memory where role = 'user' order by id limit 8")]
     started = time.perf_counter()
     for _ in range(100):
-        db.execute("select * from _lesson(%s)", (ids,)).fetchall()
+        db.execute("select * from _mindful.lesson(%s)", (ids,)).fetchall()
     print(f"Looking labels up took {(time.perf_counter() - started) * 10:.2f} ms an answer.")
 
 

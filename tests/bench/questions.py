@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mindful import signal
+from mindful.core.text import words
 
 Row = dict[str, Any]
 
@@ -20,7 +20,7 @@ ADVERSARIAL = 5
 
 @dataclass
 class Questions:
-    """Gold questions of one kind, as calibration_import reads them."""
+    """Gold questions of one kind, as gold_evaluate reads them."""
 
     name: str
     rows: list[Row] = field(default_factory=list)
@@ -67,7 +67,7 @@ def unlike(data: Path, limit: int) -> list[Questions]:
 
 
 def _unlike(answers: Sequence[str]) -> bool:
-    sets = [set(signal.words(answer)) for answer in answers]
+    sets = [set(words(answer)) for answer in answers]
     return any(not one & other for one, other in itertools.combinations(sets, 2))
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import assistant
 import locomo
 import numpy as np
 import psycopg
@@ -33,6 +34,7 @@ GRID = [
 ]
 """Weights of the arms that are tried: those of words and meaning make 1, meaning beside is less than meaning."""
 SAMPLES = 10_000
+PRIORS = tuple(f"recall_prior_{name}" for name in ("question", "length", "speaker", "reply"))
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,11 @@ class Weights:
     def settings(self) -> dict[str, float]:
         """Name them as mindful does."""
         return {f"recall_weight_{arm}": weight for arm, weight in zip(ARMS, self.arms, strict=True)} | {
-            "recall_neighbour_share": self.share
+            "recall_neighbor_share": self.share
         }
 
 
-DEFAULT = Weights((0, 0.65, 0.35, 0.3), 0.5)
+DEFAULT = Weights((0, 0.65, 0.25, 0.3), 0.5)
 ALONE = {arm: Weights(tuple(float(arm == other) for other in ARMS), 0.5) for arm in ARMS[:3]} | {
     "bm25 + similarity": Weights((0.6, 0, 0.4, 0), 0.5)
 }
@@ -57,7 +59,7 @@ ALONE = {arm: Weights(tuple(float(arm == other) for other in ARMS), 0.5) for arm
 
 @dataclass(frozen=True)
 class Found:
-    """What arms found for one question: the turns, and each arm's scaled scores by neighbour share."""
+    """What arms found for one question: the turns, and each arm's scaled scores by neighbor share."""
 
     turns: list[Turn]
     scores: dict[float, Array]
@@ -81,12 +83,12 @@ def explore(db: psycopg.Connection, question: Question) -> Found:
     scores: dict[float, Array] = {}
     turns: list[Turn] = []
     for share in SHARES:
-        options = Jsonb(DEFAULT.settings() | {"recall_neighbour_share": share})
+        options = Jsonb(DEFAULT.settings() | {"recall_neighbor_share": share})
         rows = db.execute(
             """select (s.memory).metadata -> 'session', (s.memory).metadata -> 'turn', s.bm25, s.bm25_context,
                    s.similarity, s.similarity_context
-               from _model_find('embedder', null) f
-               cross join _recall_scores(%s, llm_embed(%s), f.name, 50, 100000, null, false, %s) s
+               from _mindful.model_find('embedder', null) f
+               cross join _mindful.recall_scores(%s, llm_embed(%s), f.name, 50, 100000, null, false, %s) s
                order by (s.memory).id desc""",
             (question.text, question.text, options),
         ).fetchall()
@@ -188,6 +190,35 @@ def report(db: psycopg.Connection, conversations: Sequence[Conversation]) -> str
     return "\n".join(_tables(conversations, rows, folds)) + "\n"
 
 
+def with_assistant(db: psycopg.Connection) -> str:
+    """Measure conversations of a person with an assistant, for which no weight was fitted."""
+    made = [conversation for seed in (11, 12) for conversation in assistant.conversations(seed)]
+    for conversation in made:
+        remember(db, conversation)
+    rows = {name: [score(db, each, weights) for each in made] for name, weights in ALONE.items()}
+    for key in PRIORS:
+        db.execute("select setting_set(%s, '0', 'global')", (key,))
+    rows["all, without the priors"] = [score(db, each, DEFAULT) for each in made]
+    for key in PRIORS:
+        db.execute("select setting_set(%s, 'null', 'global')", (key,))
+    rows["**all, default settings**"] = [score(db, each, DEFAULT) for each in made]
+    turns = [len(turn["content"]) for each in made for session in each.sessions.values() for turn in session]
+    return "\n".join(
+        [
+            "",
+            "## A person and an assistant",
+            "",
+            f"{len(made)} conversations of `tests/bench/assistant.py`, {len(turns)} messages of {np.mean(turns):.0f} "
+            f"characters on average, {sum(len(each.questions) for each in made)} questions.",
+            "",
+            "| arms | turn @5 | turn @10 | session @10 |",
+            "|---|---|---|---|",
+            *(f"| {name} | {_cells(np.concatenate(found).mean(axis=0))} |" for name, found in rows.items()),
+            "",
+        ]
+    )
+
+
 def _tables(
     conversations: Sequence[Conversation], rows: dict[str, list[Array]], folds: dict[str, Weights]
 ) -> list[str]:
@@ -217,7 +248,7 @@ def _tables(
         every = np.concatenate(scores) * 100
         means = [every[categories == number].mean(axis=0) for number in CATEGORIES]
         lines.append(f"| {name} | {' | '.join(f'{mean[0]:.1f} / {mean[1]:.1f}' for mean in means)} |")
-    lines += ["", f"| scored | {' | '.join(ARMS)} | neighbour share | turn @5 | turn @10 | session @10 |"]
+    lines += ["", f"| scored | {' | '.join(ARMS)} | neighbor share | turn @5 | turn @10 | session @10 |"]
     lines.append("|---" * (len(ARMS) + 5) + "|")
     for part, (name, weights) in zip(held_out, folds.items(), strict=True):
         shown = " | ".join(f"{value:g}" for value in (*weights.arms, weights.share))
@@ -254,7 +285,7 @@ def main() -> None:
             f"there is no file {options.locomo}: LoCoMo is in github.com/snap-research/LoCoMo, data/locomo10.json"
         )
     with psycopg.connect(os.environ["MINDFUL_DSN"]) as db, db.transaction(force_rollback=True):
-        text = report(db, locomo.read(options.locomo))
+        text = report(db, locomo.read(options.locomo)) + with_assistant(db)
     print(text, end="")
     if options.write:
         options.write.write_text(_HEAD + text)

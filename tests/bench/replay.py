@@ -122,7 +122,7 @@ COUNTS = (
 
 def replay(db: psycopg.Connection, tenants: list[str]) -> None:
     """Make training samples of every tenant's facts, single-sourced ones too."""
-    db.execute("select model_training_set(%s, 'chatml', 512)", (GENERATOR,))
+    db.execute("select training_configure(%s, 'chat', 512)", (GENERATOR,))
     accepted, refused = 0, dict[str, int]()
     started = time.perf_counter()
     for tenant in tenants:
@@ -172,7 +172,7 @@ def train(db: psycopg.Connection, dsn: str, python: str, epochs: int) -> None:
                 (answer,) = first(db, "select llm_generate(%s, %s, max_tokens => 40)", asked, model)
                 print(f"- {model}: {asked!r} -> {answer!r}")
         if figures["verdict"].startswith("active"):
-            default = "select name from _model_find('generator', null)"
+            default = "select name from _mindful.model_find('generator', null)"
             (active,), (rolled,) = first(db, default), first(db, "select adapter_rollback(%s)", GENERATOR)
             print(f"default, rolled back, default  {active}, {rolled}, {first(db, default)[0]}")
 
@@ -180,7 +180,7 @@ def train(db: psycopg.Connection, dsn: str, python: str, epochs: int) -> None:
 def held_out(db: psycopg.Connection, run: int) -> list[str]:
     """Return a held-out question of each form, the first."""
     rows = db.execute(
-        "select distinct on (form) _sample_prompt(instruction, input) from training_sample"
+        "select distinct on (form) _mindful.sample_prompt(instruction, input) from training_sample"
         " where consolidation_id = %s and split = 'validation' and refused = '{}' order by form, id",
         (run,),
     )

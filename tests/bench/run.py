@@ -26,6 +26,7 @@ import psycopg
 import review
 import session
 import state
+import turn
 from psycopg.types.json import Jsonb
 
 PROMPT = "Write a long story about a lighthouse keeper and the sea."
@@ -143,7 +144,8 @@ def writing(setting: Setting) -> list[Figure]:
     """Rows per second into memory, against the embedder alone on the same texts in the same backend."""
     embedded: list[float] = []
     rates: dict[str, list[float]] = {
-        how: [] for how in ("memory_insert_many", "COPY into an attached table", "job_run, from the queue")
+        how: []
+        for how in ("memory_insert_many", "COPY into an attached table", "embedding_run, from the queue")
     }
     sync_ms: list[float] = []
     async_ms: list[float] = []
@@ -165,7 +167,9 @@ def writing(setting: Setting) -> list[Figure]:
                 db.execute("""select setting_set('embedding_mode', '"async"')""")
                 async_ms.append(_seconds(db, "select memory_insert(%s)", texts[0]) * 1000)
                 db.execute(insert, (many,))
-                rates["job_run, from the queue"].append((ROWS + 1) / _seconds(db, "select job_run()"))
+                rates["embedding_run, from the queue"].append(
+                    (ROWS + 1) / _seconds(db, "select embedding_run()")
+                )
                 db.execute("select setting_set('embedding_mode', null)")
     return [
         *(Figure(f"{how}, {ROWS} rows", "rows/s", rate, embedded, ">= 0.9") for how, rate in rates.items()),
@@ -270,6 +274,7 @@ SECTIONS: dict[str, Callable[[Setting], list[str]]] = {
     "batch": _table(_of(batch.labels), _of(batch.label_quality), _of(batch.answers)),
     "state": _states,
     "session": _table(_of(session.without_model), _of(session.with_model), _of(session.reading)),
+    "turn": lambda setting: turn.report(setting.connect, setting.repeats),
     "lookup": _table(_of(lookup.gain)),
     "review": _table(_of(review.cost)),
     "log": _table(_of(log.cost)),

@@ -58,7 +58,10 @@ class Times:
         return float(np.percentile(self.values, 99))
 
 
-RECALL = "select id, score from _memory_recall(%s, %s::vector, %s, 10, row(null, null, null, now())::recall_filter)"
+RECALL = (
+    "select id, score from _mindful.memory_recall(%s, %s::vector, %s, 10,"
+    " row(null, null, null, now(), null)::recall_filter)"
+)
 NEAREST = "select id from bare order by embedding <=> %s::vector limit 10"
 NEAREST_OWN = f"select id from {TABLE} where tenant = %s order by embedding <=> %s::vector limit 10"
 MATCHING = """select id from bare where words @@ to_tsquery('english', %s)
@@ -152,9 +155,9 @@ def measure(user: psycopg.Connection, db: psycopg.Connection, asked: Sequence[Qu
 
 FILTERS = {
     "tenant": ("null", "true"),
-    "kind (a fifth)": ("row(array['fact'], null, null, null)::recall_filter", "m.kind = 'fact'"),
+    "kind (a fifth)": ("row(array['fact'], null, null, null, null)::recall_filter", "m.kind = 'fact'"),
     "metadata (a twentieth)": (
-        """row(null, '{"topic": 3}', null, null)::recall_filter""",
+        """row(null, '{"topic": 3}', null, null, null)::recall_filter""",
         """m.metadata @> '{"topic": 3}'""",
     ),
 }
@@ -168,7 +171,7 @@ def agreement(user: psycopg.Connection, db: psycopg.Connection, asked: Sequence[
         for query in asked:
             user.execute("select set_config('mindful.tenant', %s, false)", (query.tenant,))
             ours = user.execute(
-                f"select id from _recall_dense(%s::vector, %s, 70, {given}) order by similarity desc limit {K}",
+                f"select id from _mindful.recall_dense(%s::vector, %s, 70, {given}) order by similarity desc limit {K}",
                 (query.vector, EMBEDDER),
             ).fetchall()
             with db.transaction():

@@ -42,7 +42,7 @@ def reading(connect: Connecting, repeats: int) -> list[Measured]:
         for _ in range(repeats * 10):
             for turns, session in sessions.items():
                 started = time.perf_counter()
-                db.execute("select * from mindful._session_turns(%s, 32)", (session,))
+                db.execute("select * from _mindful.session_turns(%s, 32)", (session,))
                 taken[turns].append((time.perf_counter() - started) * 1000)
     what = f"reading the newest turns at turn {LATE} against turn {EARLY}"
     return [(what, "ms", taken[LATE], taken[EARLY], "<= 1.3")]

@@ -25,7 +25,7 @@ _FACTS = """select memory_insert_many(jsonb_agg(jsonb_build_object('content', co
 _QUESTIONS = (
     "select 'What is this: ' || description from pg_description where length(description) > 30 limit %s"
 )
-_OFF = """create or replace function mindful._kv_state_limits(
+_OFF = """create or replace function _mindful.kv_state_limits(
         out enabled boolean, out tenant_bytes bigint, out total_bytes bigint)
     language sql immutable parallel safe security invoker
     begin atomic select false, 0::bigint, 0::bigint; end"""

@@ -78,12 +78,12 @@ def load(db: psycopg.Connection, rows: int, dims: int) -> list[Tenant]:
     """Fill a new database."""
     made = tenants(rows)
     db.execute("set row_security = off")
-    db.execute("select _embedding_table_create(%s, %s)", (EMBEDDER, dims))
     db.execute(
         """insert into model (name, kind, provider, source, options, sha256, dims, is_default)
            values (%s, 'embedder', 'scripted', '', jsonb_build_object('dims', %s::int), '', %s, true)""",
         (EMBEDDER, dims, dims),
     )
+    db.execute("select _mindful.embedding_table_create(%s, %s)", (EMBEDDER, dims))
     db.execute("create temporary table owner (tenant text, low bigint, high bigint)")
     with db.cursor().copy("copy owner from stdin") as copy:
         for tenant in made:
@@ -178,11 +178,11 @@ def _index(db: psycopg.Connection) -> None:
     db.execute(
         """insert into memory_term (tenant, lexeme, id, frequency, length)
            select m.tenant, t.lexeme, m.id, t.frequency, t.length
-           from memory m cross join lateral _terms(m.content) t order by 1, 2, 3"""
+           from memory m cross join lateral _mindful.terms(m.content) t order by 1, 2, 3"""
     )
     db.execute(
         """insert into memory_count (tenant, memories, lexemes)
-           select tenant, count(*), sum(_length(content)) from memory group by tenant"""
+           select tenant, count(*), sum(_mindful.length(content)) from memory group by tenant"""
     )
     db.execute("vacuum analyze memory, memory_term, session")
     db.execute(sql.SQL("vacuum analyze {}").format(sql.Identifier(f"memory_embedding_{EMBEDDER}")))

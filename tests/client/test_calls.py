@@ -20,6 +20,11 @@ OWN = {"cancel", "close"}
 """Methods that are no call."""
 WITHIN = "tenant_set"
 """What every call of a client with a tenant begins with."""
+DEPRECATED = ("llm_stream",)
+BY_NAME = "on_error"
+"""The argument that selects an overload. SQL asks for it by name."""
+BY_POSITION = {("llm_classify", "labels"), ("llm_classify_many", "labels"), ("setting_reset", "key")}
+"""Arguments with a default that are not keywords only. labels had none in 0.2.0."""
 
 SIGNATURES = """
     select p.proname, p.proargnames[1:p.pronargs], p.proargtypes::regtype[]::text[], p.pronargdefaults,
@@ -28,8 +33,9 @@ SIGNATURES = """
             (select array_agg(a.attname order by a.attnum) from pg_attribute a
                 where a.attrelid = t.typrelid and a.attnum > 0)
         )
-    from pg_proc p join pg_type t on t.oid = p.prorettype
-    where p.pronamespace = 'mindful'::regnamespace and p.proname not like '\\_%'
+    from pg_proc p join pg_type r on r.oid = p.prorettype
+    join pg_type t on t.oid = coalesce(nullif(r.typelem, 0), r.oid)
+    where p.pronamespace = 'mindful'::regnamespace
         and p.prokind = 'f' and p.prorettype <> 'trigger'::regtype
 """
 
@@ -38,62 +44,80 @@ SIGNATURES = """
 class Function:
     """What the server says of a function."""
 
+    name: str
     arguments: dict[str, str]
     defaults: int
     columns: list[str] | None
 
+    def call(self) -> Callable[..., Call[Any] | Stream[Any]]:
+        """Return the client's call of this overload."""
+        name = self.name.removesuffix("_many") + "_each" if BY_NAME in self.arguments else self.name
+        build: Callable[..., Call[Any] | Stream[Any]] = getattr(calls, name)
+        return build
+
 
 @pytest.fixture
-def functions(db: psycopg.Connection) -> dict[str, Function]:
+def functions(db: psycopg.Connection) -> list[Function]:
+    """All functions; those of one name are its overloads."""
     rows = db.execute(SIGNATURES).fetchall()
-    return {
-        name: Function(dict(zip(names or [], types, strict=True)), defaults, columns)
+    return [
+        Function(name, dict(zip(names or [], types, strict=True)), defaults, columns)
         for name, names, types, defaults, columns in rows
-        if name != WITHIN
-    }
+        if name not in {WITHIN, *DEPRECATED}
+    ]
 
 
 def methods(client: type) -> dict[str, Any]:
     return {name: value for name, value in vars(client).items() if not name.startswith("_")}
 
 
-def with_every_argument(build: Callable[..., Call[Any] | Stream]) -> Call[Any] | Stream:
+def with_every_argument(build: Callable[..., Call[Any] | Stream[Any]]) -> Call[Any] | Stream[Any]:
     return build(**dict.fromkeys(inspect.signature(build).parameters))
 
 
-def test_every_function_is_a_method(functions: dict[str, Function]) -> None:
-    assert set(methods(Client)) - HELPERS - OWN == set(functions)
+def test_every_function_is_a_method(functions: list[Function]) -> None:
+    assert set(methods(Client)) - HELPERS - OWN == {function.name for function in functions}
 
 
-def test_arguments_are_the_functions_own(functions: dict[str, Function]) -> None:
-    for name, function in functions.items():
-        parameters = inspect.signature(getattr(calls, name)).parameters
+def test_arguments_are_the_functions_own(functions: list[Function]) -> None:
+    for function in functions:
+        parameters = inspect.signature(function.call()).parameters
         required = len(function.arguments) - function.defaults
-        assert list(parameters) == list(function.arguments), name
+        assert list(parameters) == list(function.arguments), function
         for position, parameter in enumerate(parameters.values()):
             given = position < required
-            assert (parameter.default is DEFAULT) != given, f"{name}: {parameter}"
-            assert (parameter.kind is inspect.Parameter.KEYWORD_ONLY) != given, f"{name}: {parameter}"
+            positional = given and parameter.name != BY_NAME
+            positional |= (function.name, parameter.name) in BY_POSITION
+            shown = f"{function.name}: {parameter}"
+            assert (parameter.default is DEFAULT) != given, shown
+            assert (parameter.kind is inspect.Parameter.KEYWORD_ONLY) != positional, shown
 
 
-def test_arguments_are_cast_to_the_functions_types(functions: dict[str, Function]) -> None:
-    for name, function in functions.items():
-        text = with_every_argument(getattr(calls, name)).query.as_string()
-        casts = dict(re.findall(r'"(\w+)" => %\(\w+\)s::([a-z ]+(?:\[\])?)', text))
+def test_arguments_are_cast_to_the_functions_types(functions: list[Function]) -> None:
+    for function in functions:
+        text = with_every_argument(function.call()).query.as_string()
+        casts = dict(re.findall(r'"(\w+)" => %\(\w+\)s::(?:mindful\.)?([a-z_ ]+(?:\[\])?)', text))
         written = {
             argument: kind.replace("timestamp with time zone", "timestamptz")
             for argument, kind in function.arguments.items()
         }
-        assert casts == written, name
+        assert casts == written, function
 
 
-def test_rows_have_the_functions_columns(functions: dict[str, Function]) -> None:
+def test_rows_have_the_functions_columns(functions: list[Function]) -> None:
     shapes = {
         tuple(field.name for field in dataclasses.fields(value))
         for value in vars(row_types).values()
         if dataclasses.is_dataclass(value)
     }
-    assert {tuple(function.columns) for function in functions.values() if function.columns} == shapes
+    assert {tuple(function.columns) for function in functions if function.columns} == shapes
+
+
+def test_a_method_has_the_arguments_of_all_overloads(functions: list[Function]) -> None:
+    for name, method in methods(Client).items():
+        offered = {key for function in functions if function.name == name for key in function.arguments}
+        if name not in HELPERS | OWN:
+            assert set(inspect.signature(method).parameters) == {"self", *offered}, name
 
 
 def test_arguments_that_are_not_given_are_left_to_the_server() -> None:
@@ -110,8 +134,8 @@ def test_both_clients_have_the_same_methods() -> None:
         mine, other = inspect.signature(method), inspect.signature(twin)
         assert mine.parameters == other.parameters, name
         assert method.__doc__, name
-        returned = str(other.return_annotation).replace(
-            "AsyncGenerator[str, None]", "Generator[str, None, None]"
+        returned = re.sub(
+            r"AsyncGenerator\[(\w+), None\]", r"Generator[\1, None, None]", str(other.return_annotation)
         )
         assert mine.return_annotation == returned, name
         assert inspect.iscoroutinefunction(twin) or name.endswith("stream"), name

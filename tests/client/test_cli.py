@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 from mindful_client.cli import main
+from mindful_client.cli.label import described
+from mindful_client.types import CalibrationDetail
 from support import SCRIPTED_GENERATOR
 from support.command import Command
 
@@ -29,11 +32,12 @@ def said(connection: psycopg.Connection) -> list[tuple[str, str]]:
     return connection.execute("select role, content from conversation order by session_id, turn").fetchall()
 
 
+@pytest.mark.smoke
 def test_what_is_remembered_is_recalled(mindful: Command) -> None:
     assert mindful("remember", "The cat is called Tom.").stdout == "1\n"
     assert mindful("remember", "-", input="Lisbon lies\nby the sea.\n").stdout == "2\n"
     shown = mindful("recall", "sea", "-k", "1").stdout
-    assert shown.startswith("1.04  fact, ")  # a perfect match, and a little more for being new
+    assert shown.startswith("0.94  fact, ")  # a perfect match (0.25 + 0.65), and more for being new
     assert shown.endswith(", id 2\n  Lisbon lies\n  by the sea.\n")
     (found,) = json.loads(mindful("recall", "cat", "-k", "1", "--json").stdout)
     assert (found["id"], found["content"], found["session_id"]) == (1, "The cat is called Tom.", None)
@@ -43,6 +47,31 @@ def test_nothing_found_prints_nothing(mindful: Command) -> None:
     found = mindful("recall", "cat")
     assert (found.exit_code, found.stdout, found.stderr) == (0, "", "No memory matches.\n")
     assert mindful("recall", "cat", "--json").stdout == "[]\n"
+
+
+def test_memories_are_forgotten_by_id(mindful: Command, ana: psycopg.Connection) -> None:
+    for text in ("The cat is called Tom.", "Lisbon lies by the sea."):
+        mindful("remember", text)
+    tried = mindful("forget", "--dry-run", "1")
+    assert (tried.exit_code, tried.stderr) == (0, "Nothing was deleted.\n")
+    assert "     1  memory deleted\n" in tried.stdout
+    deleted = mindful("forget", "1")
+    assert (deleted.stdout, deleted.stderr) == (tried.stdout, "Receipt 1.\n")
+    assert ana.execute("select content from memory").fetchall() == [("Lisbon lies by the sea.",)]
+    assert mindful("forget").exit_code == 2
+    assert "there is no memory 99" in mindful("forget", "99").stderr
+
+
+def test_conversations_are_listed_and_forgotten(mindful: Command, ana: psycopg.Connection) -> None:
+    (session,) = ana.execute("select session_start('Tea')").fetchone() or ()
+    ana.execute("select message_insert(%s, 'user', 'I like tea.')", (session,))
+    listed = mindful("sessions").stdout
+    assert listed.startswith(f"{session}  ")
+    assert listed.endswith("  Tea\n")
+    (row,) = json.loads(mindful("sessions", "--json").stdout)
+    assert (row["title"], row["messages"]) == ("Tea", 1)
+    assert mindful("forget", "--session", str(session)).exit_code == 0
+    assert mindful("sessions").stdout == ""
 
 
 @pytest.mark.usefixtures("scripted")
@@ -58,6 +87,16 @@ def test_a_message_is_answered_and_the_conversation_continued(
     again = mindful("chat", "--session", session_id, "--memories", "0", "Sure?")
     assert (again.exit_code, again.stderr) == (0, "")
     assert [role for role, _ in said(ana)] == ["user", "assistant"] * 2
+
+
+@pytest.mark.usefixtures("scripted")
+def test_what_is_known_of_an_answer_is_printed_on_request(mindful: Command, ana: psycopg.Connection) -> None:
+    ana.execute("select memory_insert(%s)", (f"{QUESTION} It was so.",))
+    answered = mindful("chat", "--explain", QUESTION)
+    assert answered.stdout == f"{REPLY}\n"
+    summary, memory, *_ = answered.stderr.splitlines()
+    assert re.fullmatch(r"\[uncalibrated; right \d+%, confidence \d\.\d\d; 1 memories\]", summary)
+    assert memory == f"  - {QUESTION} It was so."
 
 
 @pytest.mark.usefixtures("scripted")
@@ -173,3 +212,45 @@ def test_a_reader_that_leaves_ends_it_quietly(dsn_of: Mapping[str, str]) -> None
         assert process.wait() == 1
     assert errors.startswith("Continue with: mindful chat --session ")
     assert errors.count("\n") == 1
+
+
+def test_answers_are_labeled_by_id_or_one_after_the_other(
+    scripted: None, mindful: Command, ana: psycopg.Connection
+) -> None:
+    for question in (QUESTION, "And of Spain?"):
+        mindful("chat", question)
+    (first,) = ana.execute(
+        "select min(message_id) from conversation where role = 'assistant'"
+    ).fetchone() or (0,)
+    assert mindful("label", str(first), "wrong", "--note", "It is Lyon.").exit_code == 0
+    asked = mindful("label", input="right\n")
+    assert (asked.exit_code, asked.stderr) == (0, "1 answers labeled.\n")
+    assert "And of Spain?\n" in asked.stdout
+    assert ana.execute("select correct, note from outcome order by id").fetchall() == [
+        (False, "It is Lyon."),
+        (True, None),
+    ]
+    assert mindful("label", str(first)).exit_code == 2
+    assert mindful("label", "999", "right").stderr.startswith("mindful: ")
+
+
+def test_calibrate_says_how_many_labels_lack(scripted: None, mindful: Command) -> None:
+    mindful("chat", QUESTION)
+    mindful("label", input="right\n")
+    tried = mindful("calibrate", "--error-budget", "0.2")
+    assert tried.exit_code == 1
+    assert "30 labels are needed" in tried.stderr
+    assert mindful("calibrate", "--error-budget", "7").exit_code == 1
+
+
+def test_a_calibration_is_one_line() -> None:
+    shown = described(
+        CalibrationDetail(
+            model="small", ways=[], second_model=None, with_memory=True, signal_tier=0, labels=120, wrong=30,
+            calibrator_id=1, threshold_id=1, status="certified", threshold=0.8312, bound=0.09, coverage=0.4,
+            metrics={}, reason="", budget=0.2, delta_spent=0.1, more_labels=None, ladder=[],
+        )
+    )  # fmt: skip
+    assert shown == (
+        "small with memories, tier 0: certified (120 labels, 30 wrong, threshold 0.83, coverage 40%)"
+    )

@@ -15,6 +15,7 @@ from mindful_client import (
     AsyncClient,
     Client,
     InvalidInputError,
+    LabelDetail,
     MindfulError,
     NotAllowedError,
     NotFoundError,
@@ -50,7 +51,9 @@ async def test_models_answer_embed_and_count(client: AsyncClient) -> None:
     )
     assert detail is not None
     assert (detail.text, detail.finish_reason, detail.signals["tokens"]) == ("The capital", "length", 2)
-    pieces = [piece async for piece in client.llm_stream("capital of France", model=SCRIPTED_GENERATOR)]
+    pieces = [
+        piece async for piece in client.llm_generate_stream("capital of France", model=SCRIPTED_GENERATOR)
+    ]
     assert "".join(pieces) == "The capital of France is Paris."
     assert len(pieces) == 6
     vector = await client.llm_embed("a cat")
@@ -67,7 +70,7 @@ async def test_models_answer_embed_and_count(client: AsyncClient) -> None:
 async def test_null_gives_none(client: AsyncClient) -> None:
     assert await client.llm_generate(None) is None
     assert await client.llm_generate_detail(None) is None
-    assert [piece async for piece in client.llm_stream(None)] == []
+    assert [piece async for piece in client.llm_generate_stream(None)] == []
     assert await client.llm_embed(None) is None
     assert await client.llm_embed_many(None) is None
     assert await client.llm_token_count(None) is None
@@ -131,6 +134,45 @@ async def test_an_inserted_message_is_answered(client: AsyncClient, ana: psycopg
     ]
     replies = [content for role, content in turns(ana, session_id) if role == "assistant"]
     assert replies == [reply, detail.reply, "".join(pieces)]
+
+
+async def test_labels_come_in_the_order_of_the_texts(client: AsyncClient) -> None:
+    found = await client.llm_classify_many(["a", None], ["Yes", "No"], model=SCRIPTED_GENERATOR)
+    assert found is not None
+    first, second = found
+    assert first is not None
+    assert sum(first.probabilities.values()) == pytest.approx(1)
+    assert first.probability == pytest.approx(first.probabilities[first.label], abs=1e-6)
+    assert second is None
+    assert await client.llm_classify_many(None, ["Yes", "No"]) is None
+
+
+async def test_with_on_error_each_text_has_its_own_error(client: AsyncClient) -> None:
+    texts = ["a", " ", None]
+    labeled = await client.llm_classify_many(texts, ["Yes", "No"], on_error="null", model=SCRIPTED_GENERATOR)
+    true = await client.llm_if_many(texts, "It is a letter.", on_error="null", model=SCRIPTED_GENERATOR)
+    embedded = await client.llm_embed_many(texts, on_error="null")
+    first = labeled[0].result
+    assert isinstance(first, LabelDetail)
+    assert sum(first.probabilities.values()) == pytest.approx(1)
+    assert isinstance(true[0].result, bool)
+    assert embedded[0].result == await client.llm_embed("a")
+    for outcomes in (labeled, true, embedded):
+        assert [outcome.number for outcome in outcomes] == [1, 2, 3]
+        assert [outcome.result for outcome in outcomes[1:]] == [None, None]
+        assert [outcome.error and outcome.error["sqlstate"] for outcome in outcomes] == [None, "22023", None]
+    with pytest.raises(InvalidInputError):
+        await client.llm_embed_many(texts, on_error="raise")
+
+
+async def test_with_on_error_prompts_that_do_not_fit_cost_their_own_answer(client: AsyncClient) -> None:
+    prompts = ["capital of France", "word " * 100_000, None]
+    answers = await client.llm_generate_many(prompts, on_error="null", model=SCRIPTED_GENERATOR)
+    assert [answer.result for answer in answers] == ["The capital of France is Paris.", None, None]
+    assert [answer.error is None for answer in answers] == [True, False, True]
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    (found,) = await client.llm_extract_many(["x"], schema, on_error="null", model=SCRIPTED_GENERATOR)
+    assert (found.result is None) != (found.error is None)
 
 
 async def test_status_and_models(client: AsyncClient) -> None:
@@ -222,7 +264,7 @@ async def test_a_cancelled_task_cancels_its_call(dsn_of: Mapping[str, str], ana:
 
 def test_the_first_piece_comes_before_the_last_is_made(ana: psycopg.Connection) -> None:
     # Within one transaction a finished generation would be seen: its row is written after the last token.
-    with ana.transaction(), closing(Client(ana).llm_stream(STORY, max_tokens=20)) as pieces:
+    with ana.transaction(), closing(Client(ana).llm_generate_stream(STORY, max_tokens=20)) as pieces:
         assert next(pieces)
         assert generations(ana) == 0
         assert len(list(pieces)) > 5
@@ -241,7 +283,10 @@ def test_a_transaction_of_the_callers_is_left_to_it(
             client.memory_insert("A passing thought.")
             assert len(turns(connection, kept)) == 2
         assert turns(ana, kept) == []
-        with connection.transaction(), closing(client.llm_stream("hi", model=SCRIPTED_GENERATOR)) as pieces:
+        with (
+            connection.transaction(),
+            closing(client.llm_generate_stream("hi", model=SCRIPTED_GENERATOR)) as pieces,
+        ):
             assert next(pieces)
             client.memory_insert("A thought that stays.")
         assert ana.execute("select content from memory").fetchall() == [("A thought that stays.",)]
@@ -258,14 +303,14 @@ def test_a_connections_own_settings_change_nothing(dsn_of: Mapping[str, str]) ->
         connection.commit()
         client = Client(connection)
         assert client.memory_recall("cat") == []
-        assert len(list(client.llm_stream("capital of France", model=SCRIPTED_GENERATOR))) == 6
+        assert len(list(client.llm_generate_stream("capital of France", model=SCRIPTED_GENERATOR))) == 6
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_call_beside_a_stream_is_refused_on_its_connection(dsn_of: Mapping[str, str]) -> None:
     with (
         Client(dsn_of["ana"]) as client,
-        closing(client.llm_stream("hi", model=SCRIPTED_GENERATOR)) as pieces,
+        closing(client.llm_generate_stream("hi", model=SCRIPTED_GENERATOR)) as pieces,
     ):
         next(pieces)
         with pytest.raises(NotReadyError, match="still being streamed"):
@@ -274,7 +319,7 @@ def test_a_call_beside_a_stream_is_refused_on_its_connection(dsn_of: Mapping[str
         client.memory_insert("Now it is kept.")
     with ConnectionPool(dsn_of["ana"], min_size=1, max_size=2, open=False) as pool:
         client = Client(pool)
-        with closing(client.llm_stream("hi", model=SCRIPTED_GENERATOR)) as pieces:
+        with closing(client.llm_generate_stream("hi", model=SCRIPTED_GENERATOR)) as pieces:
             next(pieces)
             client.memory_insert("So is this.")
         assert len(client.memory_recall("kept")) == 2
@@ -308,6 +353,7 @@ def test_a_call_beside_a_stream_is_refused_on_its_connection(dsn_of: Mapping[str
     ],
 )
 @pytest.mark.usefixtures("quick")
+@pytest.mark.smoke
 def test_errors_have_a_class_and_a_hint(
     dsn_of: Mapping[str, str],
     method: str,

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from mindful_client.errors import InvalidInputError
-from mindful_client.training.dataset import read
+from mindful_training.dataset import read
 from support import SCRIPTED_GENERATOR
 from support.command import Command
 from support.training import NAMES, PACKAGES, exported, full_disk, tell
@@ -20,7 +20,7 @@ from support.training import NAMES, PACKAGES, exported, full_disk, tell
 @pytest.fixture(autouse=True)
 def told(db: psycopg.Connection, quick: None, ana: psycopg.Connection) -> None:
     """Have a conversation of ana's, and her consent."""
-    db.execute("select model_training_set(%s, 'chatml', lora => '{\"rank\": 8}')", (SCRIPTED_GENERATOR,))
+    db.execute("select training_configure(%s, 'chat', lora => '{\"rank\": 8}')", (SCRIPTED_GENERATOR,))
     tell(ana)
 
 
@@ -60,7 +60,7 @@ def test_a_killed_run_is_taken_up(mindful: Command, ana: psycopg.Connection) -> 
 def test_an_export_has_a_manifest_and_is_split_by_source(mindful: Command, tmp_path: Path) -> None:
     path = exported(mindful, SCRIPTED_GENERATOR, tmp_path / "new")
     told = json.loads(path.read_text())
-    assert (told["model"], told["prompt_format"], told["lora"]) == (SCRIPTED_GENERATOR, "chatml", {"rank": 8})
+    assert (told["model"], told["prompt_format"], told["lora"]) == (SCRIPTED_GENERATOR, "chat", {"rank": 8})
     dataset = read(path)
     assert {split: len(rows) for split, rows in dataset.rows.items()} == {
         split: file["pairs"] for split, file in told["files"].items()
@@ -77,7 +77,7 @@ def test_a_changed_export_is_noticed(mindful: Command, tmp_path: Path) -> None:
     path = exported(mindful, SCRIPTED_GENERATOR, tmp_path)
     (file,) = tmp_path.glob("*.train.jsonl")
     file.write_text(file.read_text() + '{"instruction": "x", "input": "", "output": "y"}\n')
-    with pytest.raises(InvalidInputError, match="not what was exported"):
+    with pytest.raises(InvalidInputError, match="has changed since the export"):
         read(path)
 
 
@@ -85,7 +85,7 @@ def test_what_is_no_manifest_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     for text in ("", "[]", "{}", '{"files": {}}'):
         path.write_text(text)
-        with pytest.raises(InvalidInputError, match="no manifest"):
+        with pytest.raises(InvalidInputError, match="not a manifest"):
             read(path)
 
 
@@ -102,7 +102,7 @@ def test_a_run_that_fails_says_why(mindful: Command, ana: psycopg.Connection) ->
 
 
 def test_a_model_without_a_prompt_format_is_refused(mindful: Command, db: psycopg.Connection) -> None:
-    db.execute("select model_training_set(%s, null)", (SCRIPTED_GENERATOR,))
+    db.execute("select training_configure(%s, null)", (SCRIPTED_GENERATOR,))
     result = mindful("replay", "run", SCRIPTED_GENERATOR)
     assert (result.exit_code, "has no prompt format" in result.output) == (1, True)
 

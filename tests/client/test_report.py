@@ -17,7 +17,7 @@ from mindful_client.cli import main
 from mindful_client.cli.confidence import page
 from support import SCRIPTED_GENERATOR
 
-NAMES = ["daily", "decisions", "reliability", "risk", "signals", "costs", "thresholds", "adaptations"]
+NAMES = ["daily", "decisions", "reliability", "risk", "signals", "costs", "thresholds", "tunings"]
 SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "line", "rect", "circle", "polyline", "polygon"}
 
@@ -59,7 +59,8 @@ HISTORY = """
         returning id, created_at, confidence
     ),
     decided as (
-        insert into decision (generation_id, message_id, model, with_memory, tier, signals, signal_ms, probability,
+        insert into decision (generation_id, message_id, model, with_memory, signal_tier,
+            signals, signal_ms, probability,
             calibrator_id, threshold_id, threshold, action, reason, created_at)
         select m.id, %(message)s, %(model)s, false, 1, jsonb_build_object('logprob_sum', random()),
             '{"free": 1.2, "question": 8.4}', random(),
@@ -80,7 +81,8 @@ def history(quick: None, ana: psycopg.Connection) -> psycopg.Connection:
         "select message_id from llm_chat_detail('<b>Hi</b>', model => %s)", (SCRIPTED_GENERATOR,)
     ).fetchone()
     ana.execute(
-        """insert into calibrator (model, with_memory, tier, features, means, scales, weights, intercept, labels, wrong,
+        """insert into calibrator (model, with_memory, signal_tier,
+            features, means, scales, weights, intercept, labels, wrong,
            metrics, last_outcome, adopted) values (%s, false, 1, '{}', '{}', '{}', '{}', 0, 30, 10, '{}', 1, true)""",
         (SCRIPTED_GENERATOR,),
     )
@@ -139,11 +141,9 @@ def test_the_main_charts_are_a_picture_of_their_own(
     assert (done.exit_code, done.stdout) == (0, f"{file}\n"), done.output
     root = ElementTree.parse(file).getroot()
     texts = ["".join(one.itertext()) for one in root.iter(f"{SVG}text")]
-    assert {"Reliability", "Risk and coverage", "The budget, kept or not", "What was done with answers"} <= {
-        *texts
-    }
+    assert {"Reliability", "Risk and coverage", "The budget, kept or not", "Actions on answers"} <= {*texts}
     assert "nothing yet" not in texts
-    assert {"a budget of 25%", "alarm of scripted", "flag"} <= {*texts}
+    assert {"budget 25%", "alarm of scripted", "flag"} <= {*texts}
     # Nothing reaches over the edge, and keys stand one beside the other.
     keys = [one for one in root.iter(f"{SVG}text") if one.get("class") == "key"]
     assert all(float(one.get("x", 0)) + 5 * len(one.text or "") < 484 for one in keys)
@@ -181,4 +181,4 @@ def test_a_beginner_has_a_page_too(
     assert set(found.values()) == {None}
     text = page(found, datetime.now(UTC))
     assert Page(text).count("svg") == 0
-    assert "Nothing was generated yet." in text
+    assert "No text was generated yet." in text

@@ -148,7 +148,7 @@ def test_a_transaction_of_the_callers_keeps_its_tenant(dsn: str, db: psycopg.Con
         with connection.transaction():
             connection.execute("set local mindful.tenant = 'customer-9'")
             seven.memory_insert("Seven's.")
-            with closing(eight.llm_stream("capital of France", model=SCRIPTED_GENERATOR)) as pieces:
+            with closing(eight.llm_generate_stream("capital of France", model=SCRIPTED_GENERATOR)) as pieces:
                 next(pieces)
                 with pytest.raises(NotReadyError, match="still being streamed"):
                     eight.memory_insert("Within the stream.")

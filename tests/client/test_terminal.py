@@ -133,7 +133,7 @@ def test_an_answer_is_shown_while_it_is_made(
 
 
 def test_ctrl_c_stops_an_answer_and_retry_asks_again(mindful: Open, ana: psycopg.Connection) -> None:
-    terminal = mindful("chat")
+    terminal = mindful("chat", "--no-explain")
     terminal.shows(PROMPT)
     terminal.press(f"{STORY}\r")
     terminal.shows(re.escape(f"{STORY}\r\n") + WORDS)

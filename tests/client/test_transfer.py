@@ -49,6 +49,7 @@ def said(connection: psycopg.Connection) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("options", [[], ["--embeddings"]])
+@pytest.mark.smoke
 def test_a_file_carries_memories_from_one_to_another(
     options: list[str],
     mindful: Command,

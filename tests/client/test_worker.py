@@ -121,7 +121,7 @@ def test_it_forgets_what_is_due(ana: psycopg.Connection, dsn_of: Mapping[str, st
 def test_it_adapts_where_that_is_asked_for(ana: psycopg.Connection, dsn_of: Mapping[str, str]) -> None:
     ana.execute(
         """with decided as (
-               insert into decision (model, with_memory, tier, signals, probability, action, reason)
+               insert into decision (model, with_memory, signal_tier, signals, probability, action, reason)
                select 'scripted', false, 0, '{}', 0.5, 'flag', 'x' from generate_series(1, 30) returning id
            )
            insert into outcome (decision_id, correct, grader) select id, true, 'rule' from decided"""
@@ -134,7 +134,7 @@ def test_it_adapts_where_that_is_asked_for(ana: psycopg.Connection, dsn_of: Mapp
         done = CliRunner().invoke(main, ["worker", *arguments], env={"MINDFUL_DSN": dsn_of["ana"]})
         assert done.exit_code == 0, done.output
         assert ("settings adapted for 1" in done.stdout) == said
-    assert ana.execute("select count(*) from adaptation").fetchone() == (4,)
+    assert ana.execute("select count(*) from tuning").fetchone() == (4,)
 
 
 def test_a_server_that_is_not_there_is_an_error() -> None:

@@ -25,5 +25,5 @@ def embedded(connection: psycopg.Connection) -> list[str]:
 
 def run(connection: psycopg.Connection, arguments: str = "") -> tuple[int, int, int]:
     """Run jobs, and return how many were done, dropped and failed."""
-    found: tuple[int, int, int] = one(connection, f"select * from job_run({arguments})")
+    found: tuple[int, int, int] = one(connection, f"select * from embedding_run({arguments})")
     return found

@@ -25,7 +25,7 @@ def model_files(connection: psycopg.Connection) -> dict[str, str]:
     """Find the GGUF files: in MINDFUL_TEST_MODELS, or where the DSN's database has its defaults from."""
     directory = os.environ.get("MINDFUL_TEST_MODELS")
     if directory:
-        patterns = {"generator": f"{GENERATOR}-q8_0.gguf", "embedder": f"{EMBEDDER}-*.gguf"}
+        patterns = {"generator": f"{GENERATOR}-q8_0.gguf", "embedder": f"{EMBEDDER}-f16.gguf"}
         found = {kind: sorted(Path(directory).glob(pattern)) for kind, pattern in patterns.items()}
         files = {kind: str(paths[0].absolute()) for kind, paths in found.items() if paths}
     else:
@@ -40,10 +40,18 @@ def model_files(connection: psycopg.Connection) -> dict[str, str]:
 
 
 def register_models(connection: psycopg.Connection, files: dict[str, str]) -> None:
-    """Register the real models, which become the defaults, and then the scripted ones."""
+    """Register the real models, which become the defaults, and then the scripted ones.
+
+    Servers that MINDFUL_TEST_GENERATOR and MINDFUL_TEST_EMBEDDER name run them in the place of the embedded engine.
+    """
+    generator, embedder = (os.environ.get(f"MINDFUL_TEST_{kind}") for kind in ("GENERATOR", "EMBEDDER"))
     for name, kind, provider, source, options in (
-        (GENERATOR, "generator", "llama_cpp", files["generator"], {}),
-        (EMBEDDER, "embedder", "llama_cpp", files["embedder"], {"context_length": 256}),
+        (GENERATOR, "generator", "openai", generator, {"context_length": 2048})
+        if generator
+        else (GENERATOR, "generator", "llama_cpp", files["generator"], {}),
+        (EMBEDDER, "embedder", "openai", embedder, {"context_length": 256, "strip_accents": True})
+        if embedder
+        else (EMBEDDER, "embedder", "llama_cpp", files["embedder"], {"context_length": 256}),
         (SCRIPTED_GENERATOR, "generator", "scripted", "", SCRIPT),
         (SCRIPTED_EMBEDDER, "embedder", "scripted", "", {"dims": 64}),
     ):

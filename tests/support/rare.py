@@ -5,7 +5,8 @@ from __future__ import annotations
 import psycopg
 
 _ROWS = (
-    """insert into calibrator (model, with_memory, tier, features, means, scales, weights, intercept, labels, wrong,
+    """insert into calibrator (model, with_memory, signal_tier,
+        features, means, scales, weights, intercept, labels, wrong,
        metrics, last_outcome, adopted) values ('x', false, 0, '{}', '{}', '{}', '{}', 0, 30, 10, '{}', 1, true)""",
     """insert into threshold (calibrator_id, budget_kind, budget, delta, run, delta_spent, status, labels, reason)
        select id, 'answers', 0.1, 0.1, 1, 0.06, 'infeasible', 30, 'x' from calibrator""",

@@ -8,7 +8,7 @@ import psycopg
 
 from support.query import one
 
-_LOCKS = "from mindful import backend, slot; slot._locks(backend.database().directory())"
+_LOCKS = "from mindful.core import backend, slot; slot._locks(backend.database().directory())"
 
 
 def hold(connection: psycopg.Connection, slot: int = 1) -> None:

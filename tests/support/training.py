@@ -37,8 +37,10 @@ def enter_adapter(
            values (%s, 'generator', 'scripted', %s, %s, %s, %s, %s, '{}')""",
         (name, f"/adapters/{name}.gguf", Jsonb(options), name, base, len(trained_on)),
     )
-    for tenant, training in trained_on.items():
-        db.execute("insert into model_tenant values (%s, %s, %s)", (tenant, name, training))
+    db.execute(
+        "insert into model_tenant select key, %s, value::bigint from jsonb_each_text(%s)",
+        (name, Jsonb(trained_on)),
+    )
     return name
 
 
@@ -47,7 +49,8 @@ def train_stand_in(user: psycopg.Connection, db: psycopg.Connection, name: str, 
     user.execute("select memory_consolidate()")
     user.execute("select replay_run(%s, %s)", (base, Jsonb({"level": "information"})))
     user.execute(
-        "select training_start(max(id), replay_hash(max(id))) from consolidation where type = 'replay'"
+        """select _mindful.training_start(max(id), _mindful.replay_hash(max(id)))
+           from consolidation where type = 'replay'"""
     )
     tenant, training = user.execute("select tenant, max(id) from training group by 1").fetchone() or ("", 0)
     enter_adapter(db, name, base, {tenant: training}, default=f"I am {name}.")

@@ -11,7 +11,7 @@ _SHAPES = {"attn_v": (192, 576), "attn_output": (576, 576), "ffn_down": (576, 15
 """Rows and columns of the matrices of SmolLM2-135M that are changed."""
 _LAYERS = 30
 _RANK = 4
-_KEPT = 2
+KEPT = 2
 """Layers of the generator that is cut short: it says nothing sensible, and is trained in seconds."""
 
 
@@ -22,6 +22,7 @@ def write_adapter(
     kind: str = "adapter",
     columns: int = 0,
     factor: float = 0.08,
+    layers: int = _LAYERS,
 ) -> str:
     """Write a LoRA of random weights as GGUF, and return its path; `columns` are too many for the model."""
     random = np.random.default_rng(seed)
@@ -29,7 +30,7 @@ def write_adapter(
     writer.add_type(kind)
     writer.add_string("adapter.type", "lora")
     writer.add_float32("adapter.lora.alpha", 8.0)
-    for layer in range(_LAYERS):
+    for layer in range(layers):
         for name, (rows, width) in _SHAPES.items():
             tensor = f"blk.{layer}.{name}.weight"
             writer.add_tensor(f"{tensor}.lora_a", factor * _weights(random, (_RANK, width + columns)))
@@ -44,11 +45,11 @@ def write_truncated(path: Path, base: str) -> str:
     for name, field in reader.fields.items():
         if name.startswith("GGUF.") or name == "general.architecture":
             continue
-        value = _KEPT if name == "llama.block_count" else field.contents()
+        value = KEPT if name == "llama.block_count" else field.contents()
         writer.add_key_value(name, value, field.types[0], sub_type=field.types[-1])
     for tensor in reader.tensors:
         block = tensor.name.removeprefix("blk.").split(".")[0]
-        if not block.isdigit() or int(block) < _KEPT:
+        if not block.isdigit() or int(block) < KEPT:
             writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
     return _written(writer, path)
 

@@ -7,13 +7,13 @@ import psycopg
 AT_WORK: dict[str, LiteralString] = {
     "decode": "select llm_generate('Write a very long story about the sea.', max_tokens => 1500)",
     "prefill": "select llm_generate(repeat('word and other ', 600), max_tokens => 1)",
-    "stream": "select count(*) from (select llm_stream('Write a very long story.', max_tokens => 1500)) s",
+    "stream": "select count(*) from (select llm_generate_stream('Write a very long story.', max_tokens => 1500)) s",
     "chat": "select llm_chat('Write a very long story about the sea.', max_tokens => 1500)",
     "chat stream": "select count(*) from (select llm_chat_stream('Write a long story.', max_tokens => 1500)) s",
     "embed": "select llm_embed_many(array_agg('words about the thing ' || i)) from generate_series(1, 4000) i",
     "embed rows": "select count(llm_embed('words about the thing ' || i)) from generate_series(1, 4000) i",
-    "classify": "select count(*) from llm_classify_many(array(select 'words about the thing ' || i"
-    " from generate_series(1, 4000) i), '{good,bad}')",
+    "classify": "select count(*) from unnest(llm_classify_many(array(select 'words about the thing ' || i"
+    " from generate_series(1, 4000) i), '{good,bad}'))",
     "classify rows": "select count(llm_classify('the thing ' || i, '{good,bad}')) from generate_series(1, 4000) i",
     "if": "select llm_if_many(array(select 'words about the thing ' || i from generate_series(1, 4000) i), 'It is.')",
     "many": "select llm_generate_many(array(select 'Write a very long story about ' || i"
@@ -56,7 +56,7 @@ def insert_rows(connection: psycopg.Connection) -> None:
     )
     connection.execute(
         """with decided as (
-               insert into decision (model, with_memory, tier, signals, probability, action, reason)
+               insert into decision (model, with_memory, signal_tier, signals, probability, action, reason)
                select (select name from model where is_default and kind = 'generator'), false, 0,
                    jsonb_build_object('logprob_sum', ln(n + 0.5) - ln(1500 - n + 0.5), 'log_tokens', 1),
                    0.5, 'flag', 'x'

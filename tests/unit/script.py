@@ -135,6 +135,8 @@ def _name(script: Script, statement: Any) -> None:
             script.views.append(statement.into.rel.relname)
         case ast.CompositeTypeStmt():
             script.types.append(statement.typevar.relname)
+        case ast.CreateEnumStmt():
+            script.types.append(statement.typeName[-1].sval)
         case ast.CreatePolicyStmt():
             script.policies.add(statement.table.relname)
         case _:

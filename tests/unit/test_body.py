@@ -7,12 +7,12 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
+from support.sources import ROOT, install_script, listed
 from unit.script import DYNAMIC, Function, Script, read
 
-SQL = Path(__file__).parents[2] / "sql"
+EMBED = "from mindful.generate.llm import llm_embed\n"
 
 
 def python_problems(script: Script) -> Iterator[str]:
@@ -41,9 +41,18 @@ def _body_problems(function: Function) -> Iterator[str]:
     if target is None or not hasattr(target, "__wrapped__"):
         yield f"{module}.{imported} is no sql_function"
         return
-    declared = list(inspect.signature(target).parameters)
+    declared = list(_declared(target))
     if declared != ["db", *function.arguments]:
         yield f"the Python function takes {declared}"
+
+
+def _declared(function: Callable[..., object]) -> Iterator[str]:
+    """The parameters' names; *arguments stand for the fields of Arguments in the function's module."""
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            yield from inspect.getmodule(function).Arguments._fields  # type: ignore[union-attr]
+        else:
+            yield parameter.name
 
 
 def attribute_problems(script: Script) -> Iterator[str]:
@@ -85,7 +94,7 @@ def privilege_problems(script: Script) -> Iterator[str]:
 
 
 def source() -> str:
-    return "".join(path.read_text() for path in sorted(SQL.glob("[0-9]*.sql")))
+    return install_script()
 
 
 Check = Callable[[Script], Iterator[str]]
@@ -102,7 +111,7 @@ create function llm_embed(content text, model text default null) returns text
 language plpython3u stable parallel restricted security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
-from mindful.llm import llm_embed
+from mindful.generate.llm import llm_embed
 return llm_embed(content, model)
 $python$;
 comment on function llm_embed(text, text) is 'Embeds.';
@@ -140,7 +149,9 @@ def test_nothing_of_the_extension_is_overlooked(extension: Script) -> None:
         ("type", extension.types),
     ):
         assert found == re.findall(
-            rf"^create (?:unlogged |materialized )?(?:{kind}) (\w+)", source(), flags=re.MULTILINE
+            rf"^create (?:unlogged |materialized )?(?:{kind}) (?:_mindful\.)?(\w+)",
+            source(),
+            flags=re.MULTILINE,
         ), kind
     assert DYNAMIC in extension.tables
 
@@ -153,13 +164,13 @@ def test_a_good_script_has_no_problem(check: Check) -> None:
 @pytest.mark.parametrize(
     ("check", "old", "new"),
     [
-        (python_problems, "from mindful.llm import llm_embed\n", "from mindful.llm import llm_embed as f\n"),
-        (python_problems, "from mindful.llm import llm_embed\n", "from mindful.llm import llm_generate\n"),
-        (python_problems, "from mindful.llm import llm_embed\n", "from mindful.vector import llm_embed\n"),
+        (python_problems, EMBED, EMBED.replace("\n", " as f\n")),
+        (python_problems, EMBED, EMBED.replace("llm_embed", "llm_generate")),
+        (python_problems, EMBED, EMBED.replace("generate.llm", "core.vector")),
         (
             python_problems,
-            "from mindful.llm import llm_embed\n",
-            "import time\nfrom mindful.llm import llm_embed\n",
+            EMBED,
+            "import time\n" + EMBED,
         ),
         (python_problems, "return llm_embed(", "llm_embed("),
         (python_problems, "(content, model)\n", "(model, content)\n"),
@@ -222,3 +233,8 @@ def test_tables_made_in_a_loop_or_by_a_function_are_seen() -> None:
         "dynamic has no forced row level security",
         "dynamic has no policy",
     ]
+
+
+def test_every_file_is_loaded_once() -> None:
+    files = {str(path.relative_to(ROOT / "sql")) for path in (ROOT / "sql").rglob("*.sql")}
+    assert sorted(listed()) == sorted(files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from support.sources import install_script
 from unit.test_version import version_of
 
 ROOT = Path(__file__).parents[2]
@@ -25,8 +26,7 @@ def changed_since(root: Path) -> bool:
     """Whether the sources make another script than the one that was released under the current version."""
     version = version_of(root)
     released = root / "extension" / "released" / f"mindful--{version}.sql"
-    slices = sorted((root / "sql").glob("[0-9]*.sql"))
-    built = "".join(path.read_text() for path in slices).replace("@VERSION@", version)
+    built = install_script(root).replace("@VERSION@", version)
     return released.exists() and released.read_text() != built
 
 
@@ -38,8 +38,9 @@ def test_sources_that_changed_after_the_release_are_noticed(tmp_path: Path) -> N
     for folder in ("sql", "extension/released"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "extension" / "mindful.control").write_text("default_version = '1.2.3'\n")
-    (tmp_path / "sql" / "10_one.sql").write_text("select '@VERSION@';\n")
-    (tmp_path / "sql" / "20_two.sql").write_text("select 2;\n")
+    (tmp_path / "sql" / "order.txt").write_text("one.sql\ntwo.sql\n")
+    (tmp_path / "sql" / "one.sql").write_text("select '@VERSION@';\n")
+    (tmp_path / "sql" / "two.sql").write_text("select 2;\n")
     assert not changed_since(tmp_path)
     frozen = tmp_path / "extension" / "released" / "mindful--1.2.3.sql"
     frozen.write_text("select '1.2.3';\nselect 2;\n")

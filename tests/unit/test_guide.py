@@ -9,8 +9,8 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mindful.errors import ContextLengthError, InvalidParameterError
-from mindful.providers.guide import Guide, Guides
+from mindful.core.errors import ContextLengthError, InvalidParameterError
+from mindful.models.providers.guide import Guide, Guides
 
 
 class Bytes:
@@ -129,6 +129,7 @@ NUMBERED = "".join(f'r{at} ::= (("a"? r{at + 1}*)?)+\n' for at in range(2400))
         ("root ::= " + " | ".join(f'"{at * 7919 % 100003}"' for at in range(6000)), "7919"),
     ],
 )
+@pytest.mark.slow
 def test_no_grammar_takes_long_between_two_looks(grammar: str, text: str) -> None:
     """Whatever is too much for the limits is an error."""
     patient = Patient()
@@ -148,6 +149,7 @@ def test_a_grammar_that_no_text_fits_is_refused() -> None:
         guide('root ::= root "a"')
 
 
+@pytest.mark.slow
 def test_a_cancelled_preparation_ends_at_once_and_the_model_may_be_closed() -> None:
     class Cancelled(Patient):
         def check(self) -> None:

@@ -72,7 +72,8 @@ def tree(tmp_path: Path) -> Path:
     (tmp_path / "extension" / "mindful.control").write_text("default_version = '1.2.3'\n")
     (tmp_path / "extension" / "steps").mkdir()
     (tmp_path / "sql").mkdir()
-    (tmp_path / "sql" / "10_one.sql").write_text(SLICE)
+    (tmp_path / "sql" / "one.sql").write_text(SLICE)
+    (tmp_path / "sql" / "order.txt").write_text("one.sql\n")
     return tmp_path
 
 
@@ -83,14 +84,14 @@ def built(tree: Path, step: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_step_includes_files_and_what_they_say_of_a_name(tree: Path) -> None:
-    whole = "-- include sql/10_one.sql"
+    whole = "-- include sql/one.sql"
     done = built(tree, f"drop view w;\n{whole}\n{whole} f\n{whole} v\n-- the end\n")
     assert done.returncode == 0, done.stderr
     step = (tree / "extension" / "mindful--1.2.2--1.2.3.sql").read_text()
     assert step == f"drop view w;\n{SLICE.replace('@VERSION@', '1.2.3')}{F}{V}-- the end\n"
 
 
-@pytest.mark.parametrize("included", ["sql/10_two.sql", "sql/10_one.sql g", "sql/10_one.sql one"])
+@pytest.mark.parametrize("included", ["sql/two.sql", "sql/one.sql g", "sql/one.sql one"])
 def test_what_is_not_there_is_not_included(tree: Path, included: str) -> None:
     done = built(tree, f"-- include {included}\n")
     assert done.returncode != 0

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 CONTROL = Path("extension/mindful.control")
 # Records of releases, and what is built.
 _OTHERS = re.compile(
-    r"CHANGELOG\.md|extension/(released/.*|steps/.*|mindful--.*\.sql)|plpy/src/mindful/_version\.py|dist/.*"
+    r"CHANGELOG\.md|docs/upgrade\.md|extension/(released/.*|steps/.*|mindful--.*\.sql)|plpy/src/mindful/_version\.py|dist/.*"
 )
 
 

@@ -19,7 +19,7 @@ line (kind, name, property) as (
     select 'schema', n.nspname, concat_ws(' ', pg_get_userbyid(n.nspowner), array_sorted)
     from pg_namespace n
     cross join lateral (select array(select a::text from unnest(coalesce(n.nspacl, acldefault('n', n.nspowner))) a order by 1) as array_sorted) acl
-    where n.nspname = 'mindful'
+    where n.nspname in ('mindful', '_mindful')
     union all
     select 'configuration', t.relation::oid::regclass::text, t.condition
     from extension e cross join lateral unnest(e.extconfig, e.extcondition) t (relation, condition)
@@ -38,11 +38,11 @@ line (kind, name, property) as (
     select 'function', p.oid::regprocedure::text, concat_ws(' ', pg_get_userbyid(p.proowner),
         case when p.prokind = 'a' then (select row_to_json(a)::text from pg_aggregate a where a.aggfnoid = p.oid)
             else pg_get_functiondef(p.oid) end)
-    from pg_proc p where p.pronamespace = 'mindful'::regnamespace
+    from pg_proc p where p.pronamespace in ('mindful'::regnamespace, '_mindful'::regnamespace)
     union all
     select 'function privileges', p.oid::regprocedure::text,
         array(select a::text from unnest(coalesce(p.proacl, acldefault('f', p.proowner))) a order by 1)::text
-    from pg_proc p where p.pronamespace = 'mindful'::regnamespace
+    from pg_proc p where p.pronamespace in ('mindful'::regnamespace, '_mindful'::regnamespace)
     union all
     select 'relation', name, concat_ws(' ', relkind, relpersistence, pg_get_userbyid(relowner), reloptions::text,
         'row security', relrowsecurity, 'forced', relforcerowsecurity)

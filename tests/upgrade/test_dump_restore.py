@@ -47,24 +47,32 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
         SCRIPTED_GENERATOR,
     )
     ana.execute("select self_review(%s, %s)", (message, SCRIPTED_GENERATOR))
-    ana.execute("select review_label(%s, true)", (message,))
-    gold = '{"question": "What is the capital of France?", "answers": ["Paris"]}'
-    ana.execute("select calibration_import(%s, model => %s)", (gold, SCRIPTED_GENERATOR))
-    ana.execute("select confidence_adapt(%s)", (SCRIPTED_GENERATOR,))
+    ana.execute("select answer_label(%s, true)", (message,))
+    gold = '[{"question": "What is the capital of France?", "answers": ["Paris"]}]'
+    ana.execute("select gold_evaluate(%s, model => %s)", (gold, SCRIPTED_GENERATOR))
+    ana.execute("select confidence_tune(%s)", (SCRIPTED_GENERATOR,))
     ana.execute("select setting_set('model_slot_wait_ms', '5000')")
     ana.execute("insert into memory_access (id) select min(id) from memory")
     ana.execute("select memory_link_insert(min(id), max(id), 'about') from memory")
+    tickets = (
+        "select 'Ticket ' || n, (array['low', 'high'])[n % 2 + 1] from pg_catalog.generate_series(1, 10) n"
+    )
+    ana.execute("select classifier_train('priority', %s)", (tickets,))
+    ana.execute(
+        "insert into attachment_tenant (relation, row_tenant) select relation, 'customer-7' from attachment"
+    )
     ana.execute("select memory_evidence_insert(max(id), min(id), 'Floor 3') from memory")
     ana.execute("""select memory_forget(filter => '{"content": "what nobody said"}')""")
     ana.execute("select memory_insert('Anna Miller lives in Boston.', 'document')")
     ana.execute("select memory_consolidate()")
     ana.execute("create function shop.price(item text) returns integer language sql as 'select 7'")
     ana.execute("select tool_register('price', 'shop.price(text)', 'Tells the price of an item.')")
-    ana.execute("select _memory_repeat(min(id)) from memory")
-    db.execute("select model_training_set(%s, 'chatml')", (SCRIPTED_GENERATOR,))
+    ana.execute("select _mindful.memory_repeat(min(id)) from memory")
+    db.execute("select key_create('notebook', 'customer-7')")
+    db.execute("select training_configure(%s, 'chat')", (SCRIPTED_GENERATOR,))
     ana.execute("select setting_set('training_consent', 'true')")
     run = one(ana, 'select id from replay_run(%s, \'{"level": "information"}\')', SCRIPTED_GENERATOR)
-    training = one(ana, "select training_start(%s, replay_hash(%s))", run, run)
+    training = one(ana, "select _mindful.training_start(%s, _mindful.replay_hash(%s))", run, run)
     enter_adapter(db, "tuned", SCRIPTED_GENERATOR, {ana.info.user: training})
     rows = rows_of(db)
     assert [table for table, found in rows.items() if not found] == []
@@ -88,7 +96,7 @@ def go_on(db: psycopg.Connection, ana: psycopg.Connection) -> None:
         ana, "select message_id from llm_chat_detail(null, %s, model => %s)", session, SCRIPTED_GENERATOR
     )
     ana.execute("select self_review(%s, %s)", (reply, SCRIPTED_GENERATOR))
-    ana.execute("select review_label(%s, false)", (reply,))
+    ana.execute("select answer_label(%s, false)", (reply,))
     ana.execute("insert into shop.ticket values (3, 'Window', 'It does not close.')")
     ana.execute("delete from shop.ticket where id = 1")
     assert ana.execute(
@@ -125,7 +133,7 @@ def test_a_restored_database_is_the_same_and_goes_on(
         assert [
             name
             for name in calls(restored)
-            if name in ("_memory_embed", "_memory_index", "llm_embed") or name.startswith("remember_")
+            if name in ("memory_embed", "memory_index", "llm_embed") or name.startswith("remember_")
         ] == []
         assert differences(snapshot(restored), snapshot(db)) == []
         assert rows_of(restored) == rows_of(db)
@@ -140,4 +148,4 @@ def test_calls_of_triggers_would_be_counted(dsn: str) -> None:
         dsn, autocommit=True
     ) as connection:  # a transaction would look at one snapshot for ever
         counted = calls(connection)
-    assert (counted["_memory_embed"], counted["_memory_index"]) == (1, 1)
+    assert (counted["memory_embed"], counted["memory_index"]) == (1, 1)

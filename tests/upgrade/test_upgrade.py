@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,9 +13,11 @@ from psycopg import sql
 from support.cluster import Cluster
 from support.fill import STATISTICS
 from support.snapshot import differences, rows_of, snapshot
+from support.sources import install_script
 
 ROOT = Path(__file__).parents[2]
 SEED = Path(__file__).with_name("seed.sql")
+ROWS = Path(__file__).with_name("rows")
 
 
 def _current() -> str:
@@ -39,13 +42,15 @@ def install(connection: psycopg.Connection, version: str) -> None:
 
 
 def seed(connection: psycopg.Connection) -> None:
-    connection.execute(SEED.read_bytes())
+    text = SEED.read_text()
+    if connection.execute("select to_regnamespace('_mindful')").fetchone() != (None,):
+        text = text.replace("mindful._", "_mindful.")
+    connection.execute(text.encode())
     connection.execute("reset row_security")
 
 
 def test_the_server_installs_the_script_of_this_tree(cluster: Cluster) -> None:
-    slices = sorted((ROOT / "sql").glob("[0-9]*.sql"))
-    built = "".join(path.read_text() for path in slices).replace("@VERSION@", CURRENT)
+    built = install_script().replace("@VERSION@", CURRENT)
     with cluster.connect() as connection:
         row = connection.execute(
             "select pg_read_file(setting || '/extension/mindful--' || %s || '.sql')"
@@ -62,6 +67,17 @@ def test_the_seed_fills_every_table_of_the_oldest_version(
         install(connection, VERSIONS[0])
         seed(connection)
         assert [table for table, rows in rows_of(connection).items() if not rows] == []
+
+
+RENAMED = {"licence": "license"}
+
+
+def still(table: str, before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows to compare with those before the update. A new version may define settings anew, but removes none."""
+    if table != "setting_definition":
+        return after
+    assert {row["key"] for row in before} <= {row["key"] for row in after}
+    return before
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -83,10 +99,36 @@ def test_an_updated_database_is_as_a_new_one_and_keeps_its_rows(
         assert differences(snapshot(connection), expected) == []
         after = rows_of(connection)
     for table, rows in before.items():
-        for old, new in zip(rows, after[table], strict=True):
-            assert old.items() <= new.items(), table
+        for old, new in zip(rows, still(table, rows, after[table]), strict=True):
+            assert {RENAMED.get(key, key): value for key, value in old.items()}.items() <= new.items(), table
     with cluster.connect(name) as connection:
         use(connection)
+
+
+@pytest.mark.parametrize("path", sorted(ROWS.glob("*.sql")), ids=lambda path: path.stem)
+def test_rows_that_a_release_wrote_survive_the_update(
+    path: Path, cluster: Cluster, new_database: Callable[[], str]
+) -> None:
+    with cluster.connect(new_database()) as connection:
+        install(connection, CURRENT)
+        connection.execute(path.read_bytes())
+        expected = snapshot(connection)
+    with cluster.connect(new_database()) as connection:
+        install(connection, path.stem)
+        connection.execute(path.read_bytes())
+        connection.execute("reset row_security")
+        before = rows_of(connection)
+        assert [table for table, rows in before.items() if not rows] == []
+        connection.execute("alter extension mindful update")
+        assert differences(snapshot(connection), expected) == []
+        after = rows_of(connection)
+    for table, rows in before.items():
+        for old, new in zip(rows, still(table, rows, after[table]), strict=True):
+            assert old.items() <= new.items(), table
+
+
+def test_every_release_but_the_first_left_rows() -> None:
+    assert {path.stem for path in ROWS.glob("*.sql")} == RELEASED - {"0.1.0"}
 
 
 def test_times_that_clients_cannot_read_are_clamped(
@@ -139,11 +181,11 @@ def installed(cluster: Cluster, bare_template: str) -> Iterator[psycopg.Connecti
 @pytest.mark.parametrize(
     "change",
     [
-        "alter extension mindful drop function mindful._tenant()",
-        "alter function mindful._tenant() parallel unsafe",
-        "alter function mindful._tenant() security definer",
-        "alter function mindful._tenant() set search_path = public",
-        "alter function mindful._tenant() cost 7",
+        "alter extension mindful drop function _mindful.tenant()",
+        "alter function _mindful.tenant() parallel unsafe",
+        "alter function _mindful.tenant() security definer",
+        "alter function _mindful.tenant() set search_path = public",
+        "alter function _mindful.tenant() cost 7",
         "alter sequence mindful.memory_id_seq increment 2",
         "alter table mindful.memory add column note text",
         "alter table mindful.memory alter column content drop not null",
@@ -157,11 +199,11 @@ def installed(cluster: Cluster, bare_template: str) -> Iterator[psycopg.Connecti
         "alter type mindful.review_detail add attribute note text",
         "alter view mindful.conversation set (security_invoker = false)",
         "comment on column mindful.memory.turn is null",
-        "comment on function mindful._tenant() is null",
+        "comment on function _mindful.tenant() is null",
         "comment on table mindful.memory is 'Other words.'",
         "create function mindful.extra() returns integer language sql return 1",
         "create index on mindful.memory (tenant, created_at)",
-        "create or replace function mindful._length(content text) returns bigint language sql return 1",
+        "create or replace function _mindful.length(content text) returns bigint language sql return 1",
         "create or replace view mindful.memory_overview as select tenant, kind, 7::bigint memories,"
         " created_at as first_at, created_at as last_at from mindful.memory",
         "create table mindful.extra (a integer)",
@@ -170,7 +212,7 @@ def installed(cluster: Cluster, bare_template: str) -> Iterator[psycopg.Connecti
         "drop trigger embed_inserted on mindful.memory",
         "grant select on mindful.memory to mindful_reader",
         "grant usage on schema mindful to public",
-        "revoke execute on function mindful._tenant() from mindful_user",
+        "revoke execute on function _mindful.tenant() from mindful_user",
         "revoke insert on mindful.memory from mindful_user",
         "revoke select on mindful.memory_overview from mindful_reader",
         "revoke usage on type mindful.review_detail from public",

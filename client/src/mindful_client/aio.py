@@ -1,4 +1,7 @@
-"""The client for asyncio; client.py holds its twin for ordinary code."""
+"""The client for asyncio. `make client` writes client.py, the one for ordinary code, from this file.
+
+A task that is cancelled cancels its call on the server.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -17,7 +20,11 @@ from mindful_client.calls.statement import Call, Stream
 from mindful_client.errors import translated
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
+S = TypeVar("S")
+R_co = TypeVar("R_co", covariant=True)
+S_co = TypeVar("S_co", covariant=True)
 
 
 def _method(
@@ -29,19 +36,43 @@ def _method(
     return _methods.presented(method, build, "{}")
 
 
-def _stream(build: Callable[P, Stream]) -> Callable[Concatenate[AsyncClient, P], AsyncGenerator[str, None]]:
-    def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[str, None]:
+def _stream(build: Callable[P, Stream[R]]) -> Callable[Concatenate[AsyncClient, P], AsyncGenerator[R, None]]:
+    def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[R, None]:
         return client._pieces(build(*args, **kwargs))
 
     return _methods.presented(method, build, "AsyncGenerator[{}, None]")
 
 
-class AsyncClient:
-    """Calls mindful's functions in a database, each method the SQL function of its name.
+class _Overloaded(Protocol[P, R_co, Q, S_co]):
+    """A method with the signatures of two calls; on_error, which only the second has, selects it."""
 
-    As Client, with an AsyncConnection or an AsyncConnectionPool: use a pool where tasks call at the same
-    time. A stream that may not be read to its end belongs in contextlib.aclosing, as Python closes it late by
-    itself. A task that is cancelled cancels its call on the server.
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...
+    @overload
+    def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> Coroutine[Any, Any, S_co]: ...
+
+
+def _overloaded(many: Callable[P, Call[R]], each: Callable[Q, Call[S]]) -> _Overloaded[P, R, Q, S]:
+    return cast(_Overloaded[P, R, Q, S], _method(_methods.either(many, each)))
+
+
+class AsyncClient:
+    """Calls mindful's functions in a database. Each method is the SQL function of its name.
+
+    The target is one of:
+
+    - a DSN: one connection of the client's own. The first call opens it, `close` closes it.
+    - your connection. Outside a transaction, each call is a transaction of its own, committed when the call returns.
+      Inside one, calls are part of it, and the client never commits.
+    - your pool, which gives each call a connection. Use one if several tasks call at the same time.
+
+    With a tenant, each call sets it for its transaction, as members of mindful_application do. The connection may then
+    serve others, also behind a pooler. If you began the transaction, its tenant is restored after the call.
+
+    If you may not read a stream to its end, put it into contextlib.aclosing.
+
+    Besides the errors it names, every method may raise NotAllowedError, NotReadyError, UnavailableError and
+    QueryCancelledError. A call is one statement and never prepared. The client does not retry and runs no DDL.
     """
 
     def __init__(
@@ -55,28 +86,43 @@ class AsyncClient:
         self._own: psycopg.AsyncConnection[Any] | None = None
         self._opening = asyncio.Lock()
         self._is_pooled = isinstance(target, AsyncConnectionPool)
-        # Tasks that share a connection would share a transaction.
+        # Two tasks on one connection would share a transaction.
         self._turn = nullcontext() if self._is_pooled else asyncio.Lock()
         self._active: set[psycopg.AsyncConnection[Any]] = set()
         self._streaming = False
 
     llm_generate = _method(calls.llm_generate)
     llm_generate_detail = _method(calls.llm_generate_detail)
-    llm_stream = _stream(calls.llm_stream)
+    llm_generate_stream = _stream(calls.llm_generate_stream)
+    key_create = _method(calls.key_create)
+    key_list = _method(calls.key_list)
+    key_revoke = _method(calls.key_revoke)
+    key_use = _method(calls.key_use)
+    session_continue = _method(calls.session_continue)
+    llm_complete = _method(calls.llm_complete)
+    llm_complete_stream = _stream(calls.llm_complete_stream)
     llm_embed = _method(calls.llm_embed)
-    llm_embed_many = _method(calls.llm_embed_many)
+    llm_embed_many = _overloaded(calls.llm_embed_many, calls.llm_embed_each)
     llm_token_count = _method(calls.llm_token_count)
     llm_rerank = _method(calls.llm_rerank)
-    llm_generate_many = _method(calls.llm_generate_many)
+    llm_rank = _method(calls.llm_rank)
+    result_cache_clear = _method(calls.result_cache_clear)
+    classifier_train = _method(calls.classifier_train)
+    classifier_list = _method(calls.classifier_list)
+    classifier_delete = _method(calls.classifier_delete)
+    llm_generate_many = _overloaded(calls.llm_generate_many, calls.llm_generate_each)
     llm_classify = _method(calls.llm_classify)
-    llm_classify_many = _method(calls.llm_classify_many)
+    llm_classify_many = _overloaded(calls.llm_classify_many, calls.llm_classify_each)
     llm_if = _method(calls.llm_if)
-    llm_if_many = _method(calls.llm_if_many)
+    llm_if_many = _overloaded(calls.llm_if_many, calls.llm_if_each)
     llm_extract = _method(calls.llm_extract)
-    llm_extract_many = _method(calls.llm_extract_many)
+    llm_extract_many = _overloaded(calls.llm_extract_many, calls.llm_extract_each)
     session_start = _method(calls.session_start)
     message_insert = _method(calls.message_insert)
     message_insert_many = _method(calls.message_insert_many)
+    session_get = _method(calls.session_get)
+    session_list = _method(calls.session_list)
+    session_delete = _method(calls.session_delete)
     session_context = _method(calls.session_context)
     session_summarize = _method(calls.session_summarize)
     llm_chat = _method(calls.llm_chat)
@@ -87,6 +133,8 @@ class AsyncClient:
     memory_insert = _method(calls.memory_insert)
     memory_insert_many = _method(calls.memory_insert_many)
     memory_recall = _method(calls.memory_recall)
+    memory_get = _method(calls.memory_get)
+    memory_list = _method(calls.memory_list)
     memory_update = _method(calls.memory_update)
     memory_history = _method(calls.memory_history)
     memory_evidence_insert = _method(calls.memory_evidence_insert)
@@ -97,53 +145,51 @@ class AsyncClient:
     memory_forget_check = _method(calls.memory_forget_check)
     memory_prune = _method(calls.memory_prune)
     retention_run = _method(calls.retention_run)
-    retention_run_all = _method(calls.retention_run_all)
-    retention_work = _method(calls.retention_work)
-    memory_access_insert = _method(calls.memory_access_insert)
+    memory_access_record = _method(calls.memory_access_record)
     memory_attach = _method(calls.memory_attach)
     memory_detach = _method(calls.memory_detach)
     memory_index_create = _method(calls.memory_index_create)
-    embedding_sweep = _method(calls.embedding_sweep)
+    memory_index_rebuild = _method(calls.memory_index_rebuild)
+    embedding_enqueue = _method(calls.embedding_enqueue)
     embedding_compare = _method(calls.embedding_compare)
-    job_run = _method(calls.job_run)
-    job_retry = _method(calls.job_retry)
-    job_replica_set = _method(calls.job_replica_set)
-    job_schedule = _method(calls.job_schedule)
+    embedding_run = _method(calls.embedding_run)
+    embedding_retry = _method(calls.embedding_retry)
+    embedding_replica_set = _method(calls.embedding_replica_set)
+    worker_schedule = _method(calls.worker_schedule)
     document_insert = _method(calls.document_insert)
     document_insert_parts = _method(calls.document_insert_parts)
-    document_forget = _method(calls.document_forget)
+    document_delete = _method(calls.document_delete)
     document_list = _method(calls.document_list)
     memory_consolidate = _method(calls.memory_consolidate)
     memory_export = _method(calls.memory_export)
     memory_import = _method(calls.memory_import)
-    consolidation_work = _method(calls.consolidation_work)
+    consolidation_run = _method(calls.consolidation_run)
     consolidation_schedule = _method(calls.consolidation_schedule)
     replay_run = _method(calls.replay_run)
     replay_export = _method(calls.replay_export)
-    replay_hash = _method(calls.replay_hash)
-    model_training_set = _method(calls.model_training_set)
-    model_training_get = _method(calls.model_training_get)
+    training_configure = _method(calls.training_configure)
     training_evaluate = _method(calls.training_evaluate)
-    training_start = _method(calls.training_start)
-    training_finish = _method(calls.training_finish)
-    training_fail = _method(calls.training_fail)
     adapter_activate = _method(calls.adapter_activate)
     adapter_rollback = _method(calls.adapter_rollback)
     adapters_trained_on = _method(calls.adapters_trained_on)
     self_review = _method(calls.self_review)
-    review_label = _method(calls.review_label)
-    calibration_import = _method(calls.calibration_import)
+    answer_label = _method(calls.answer_label)
+    gold_evaluate = _method(calls.gold_evaluate)
     calibrate = _method(calls.calibrate)
-    confidence_adapt = _method(calls.confidence_adapt)
+    confidence_tune = _method(calls.confidence_tune)
     confidence_report = _method(calls.confidence_report)
-    adaptation_work = _method(calls.adaptation_work)
-    adaptation_schedule = _method(calls.adaptation_schedule)
-    action_measure = _method(calls.action_measure)
+    tuning_run = _method(calls.tuning_run)
+    tuning_schedule = _method(calls.tuning_schedule)
+    action_evaluate = _method(calls.action_evaluate)
     model_register = _method(calls.model_register)
+    model_unregister = _method(calls.model_unregister)
+    model_fallback_set = _method(calls.model_fallback_set)
+    model_serve = _method(calls.model_serve)
     adapter_register = _method(calls.adapter_register)
     adapter_share = _method(calls.adapter_share)
     setting_get = _method(calls.setting_get)
     setting_set = _method(calls.setting_set)
+    setting_reset = _method(calls.setting_reset)
     setting_undo = _method(calls.setting_undo)
     tool_register = _method(calls.tool_register)
     tool_accept = _method(calls.tool_accept)
@@ -154,7 +200,7 @@ class AsyncClient:
     slot_status = _method(calls.slot_status)
 
     async def cancel(self) -> None:
-        """Ask the server, from another task, to cancel what this client has running.
+        """Cancel what this client runs on the server. Call it from another task.
 
         The calls end with QueryCancelledError. Between two pieces of a stream nothing runs: close the stream.
         """
@@ -163,7 +209,7 @@ class AsyncClient:
                 await connection.cancel_safe()
 
     async def close(self) -> None:
-        """Close the client's own connection, if it has one; the caller's connection or pool stays open."""
+        """Close the client's own connection, if it has one. Your connection or pool stays open."""
         if self._own is not None:
             await self._own.close()
             self._own = None
@@ -189,7 +235,7 @@ class AsyncClient:
                 await cursor.execute(call.query, call.parameters, prepare=False)
                 return call.read(await cursor.fetchall())
 
-    async def _pieces(self, call: Stream) -> AsyncGenerator[str, None]:
+    async def _pieces(self, call: Stream[R]) -> AsyncGenerator[R, None]:
         if call.before is not None:
             await self._run(call.before)
         with translated():
@@ -203,7 +249,7 @@ class AsyncClient:
                 cursor.itersize = 1
                 await cursor.execute(call.query, call.parameters)
                 async for (piece,) in cursor:
-                    yield piece
+                    yield call.read(piece)
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
@@ -232,7 +278,7 @@ class AsyncClient:
     async def _transaction(
         self, connection: psycopg.AsyncConnection[Any], streams: bool = False
     ) -> AsyncIterator[None]:
-        """Begin a transaction where what follows needs one of its own, as a cursor and a tenant do."""
+        """Begin a transaction if the call needs one of its own, as a cursor or a tenant does."""
         begins = _methods.is_idle(connection) and (
             streams or self._tenant is not None or not connection.autocommit
         )

@@ -1,4 +1,4 @@
-"""What can go wrong, in the few classes that a caller acts on differently."""
+"""Errors, in the few classes that callers handle differently."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import psycopg
 
 
 class MindfulError(Exception):
-    """An error of the server, or of a call that was refused before the server was asked.
+    """An error of the server, or of a call that the client refused.
 
     Attributes:
         message: What is wrong, in one line.
-        sqlstate: PostgreSQL's five characters for the kind of error; None where no server was reached.
-        hint: What to do about it, where that is known.
+        sqlstate: PostgreSQL's five characters for the kind of error; None if no server was reached.
+        hint: What to do about it, or None.
     """
 
     def __init__(self, message: str, *, sqlstate: str | None = None, hint: str | None = None) -> None:
@@ -25,15 +25,15 @@ class MindfulError(Exception):
 
 
 class InvalidInputError(MindfulError):
-    """An argument that the function does not take: empty, too long, out of bounds, not of its type."""
+    """An argument is invalid: empty, too long, out of range, or of the wrong type."""
 
 
 class NotFoundError(MindfulError):
-    """No such model, session, message, table or file, or none that the caller may see."""
+    """The model, session, message, table or file does not exist, or the caller may not see it."""
 
 
 class AlreadyExistsError(MindfulError):
-    """The name, or the source and source_key, is taken."""
+    """The name, or the pair of source and source_key, already exists."""
 
 
 class NotAllowedError(MindfulError):
@@ -41,11 +41,11 @@ class NotAllowedError(MindfulError):
 
 
 class NotReadyError(MindfulError):
-    """The call makes sense, but not now, or not on this server as it is."""
+    """The server cannot do this now, or not with what is installed or configured."""
 
 
 class QueryCancelledError(MindfulError):
-    """The call was cancelled, or ran into statement_timeout."""
+    """The call was cancelled, or reached statement_timeout."""
 
 
 class UnavailableError(MindfulError):
@@ -78,7 +78,7 @@ _CLASSES: dict[str, type[MindfulError]] = {
 _HINTS = {
     "3F000": "Run CREATE EXTENSION mindful CASCADE in this database.",
     "42501": "An administrator can GRANT mindful_user TO the role.",
-    "42883": "The extension in this database is not of this client's version: see mindful_status().",
+    "42883": "Extension and client differ in version. Compare mindful_status() with mindful --version.",
 }
 
 
@@ -92,7 +92,7 @@ def translated() -> Iterator[None]:
 
 
 def from_psycopg(error: psycopg.Error) -> MindfulError:
-    """Return the MindfulError that says what an error of psycopg says."""
+    """Convert an error of psycopg to a MindfulError."""
     lines = _text_of(error).strip().splitlines() or [type(error).__name__]
     below = " ".join(line.strip() for line in lines[1:])
     hint = error.diag.message_hint or _HINTS.get(error.sqlstate or "") or below or None
@@ -101,7 +101,7 @@ def from_psycopg(error: psycopg.Error) -> MindfulError:
 
 def _text_of(error: psycopg.Error) -> str:
     detail = error.diag.message_detail or ""
-    if detail.startswith("mindful: "):  # PL/Python moves it there when a set-returning function fails
+    if detail.startswith("mindful: "):  # PL/Python moves the message there if a set-returning function fails
         return detail
     return error.diag.message_primary or str(error)
 

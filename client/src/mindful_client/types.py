@@ -1,16 +1,18 @@
-"""Rows that the functions return, field by column."""
+"""Rows that the functions return. Each field is a column."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 from uuid import UUID
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class GenerationDetail:
-    """An answer, what it cost, and how sure the model was."""
+    """An answer with its cost and the model's confidence."""
 
     text: str
     model: str
@@ -25,17 +27,110 @@ class GenerationDetail:
 
 
 @dataclass(frozen=True)
-class LabelDetail:
-    """The label that fits a text best, its probability, and those of all labels; all None for no text."""
+class Completion:
+    """One answer to a list of messages, what it cost, and how sure the model was."""
 
-    label: str | None
-    probability: float | None
-    probabilities: dict[str, float] | None
+    choice: int
+    text: str
+    tool_calls: list[dict[str, str]] | None
+    finish_reason: str
+    logprobs: list[dict[str, Any]] | None
+    model: str
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    confidence: float
+    signals: dict[str, float]
+    first_token_ms: float | None
+    total_ms: float
+
+
+@dataclass(frozen=True)
+class CompletionPiece:
+    """A part of an answer to a list of messages; `bytes` is hexadecimal, as a token may be part of a character."""
+
+    choice: int
+    text: str
+    token: str | None
+    bytes: str | None
+    logprob: float | None
+    alternatives: list[dict[str, Any]] | None
+    tool_call: dict[str, str] | None
+    finish_reason: str | None
+    usage: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class KeyDetail:
+    """A key of the service; the key itself is not stored."""
+
+    id: UUID
+    tenant: str
+    name: str
+    scopes: list[str]
+    requests_per_minute: int | None
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+    created_by: str
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class KeyUse:
+    """Whose a key is, and how many seconds to wait where its requests of this minute are spent."""
+
+    tenant: str
+    id: UUID
+    scopes: list[str]
+    wait_s: int
+
+
+@dataclass(frozen=True)
+class LabelDetail:
+    """The most probable label of a text, its probability, and the probabilities of all labels."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """The result for one text of a call over many, or its error: sqlstate, message and hint. number counts from 1."""
+
+    number: int
+    result: T | None
+    error: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A text, its position among the ranked ones from 1, and its score: higher is better."""
+
+    number: int
+    content: str
+    score: float
+
+
+@dataclass(frozen=True)
+class ClassifierDetail:
+    """A trained classifier with the cross-validated accuracy of both methods and of the most frequent label."""
+
+    name: str
+    embedder: str
+    labels: list[str]
+    method: str
+    examples: int
+    accuracy: float
+    accuracy_neighbors: float
+    accuracy_logistic: float
+    accuracy_largest: float
 
 
 @dataclass(frozen=True)
 class ContextPart:
-    """One part of what the model would be shown."""
+    """One part of the prompt."""
 
     part: str
     role: str
@@ -48,7 +143,7 @@ class ContextPart:
 
 @dataclass(frozen=True)
 class ChatDetail:
-    """A reply, where it is stored, what it rests on, what it cost, and how sure the model was."""
+    """A reply with its message id, the memories in the prompt, its cost and the model's confidence."""
 
     reply: str
     session_id: UUID
@@ -72,7 +167,7 @@ class ChatDetail:
 
 @dataclass(frozen=True)
 class RecalledMemory:
-    """A memory that matches a query, with every component of its score; None where that arm did not find it."""
+    """A memory that matches a query, with the components of its score: None if that search did not find it."""
 
     id: int
     content: str
@@ -92,11 +187,47 @@ class RecalledMemory:
     importance: float
     access: float
     rerank: float | None
+    source_key: str | None
+
+
+@dataclass(frozen=True)
+class MemoryDetail:
+    """A memory as memory_get and memory_list return it."""
+
+    id: int
+    content: str
+    kind: str
+    metadata: dict[str, Any]
+    session_id: UUID | None
+    turn: int | None
+    role: str | None
+    source: str | None
+    source_key: str | None
+    importance: float
+    confidence: float | None
+    level: str
+    valid_from: datetime | None
+    valid_to: datetime | None
+    superseded_by: int | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class SessionDetail:
+    """A session, the number of its messages and the time of the last one."""
+
+    session_id: UUID
+    title: str | None
+    system_prompt: str | None
+    metadata: dict[str, Any]
+    created_at: datetime
+    messages: int
+    last_message_at: datetime | None
 
 
 @dataclass(frozen=True)
 class DocumentChange:
-    """How many chunks a document has now, and what became of them and of those of its last version."""
+    """Chunks of a document: how many it has, and how many were inserted, replaced, kept and deleted."""
 
     chunks: int
     inserted: int
@@ -107,7 +238,7 @@ class DocumentChange:
 
 @dataclass(frozen=True)
 class DocumentDetail:
-    """A document that is remembered."""
+    """A stored document."""
 
     source: str
     title: str | None
@@ -120,7 +251,7 @@ class DocumentDetail:
 
 @dataclass(frozen=True)
 class ImportChange:
-    """How many rows an import added; kept counts the memories that were there already."""
+    """Rows that an import added. `kept` counts memories that existed already."""
 
     sessions: int
     memories: int
@@ -132,7 +263,7 @@ class ImportChange:
 
 @dataclass(frozen=True)
 class MemoryVersion:
-    """What a memory said, and when that was true."""
+    """A version of a memory, and the time in which it was true."""
 
     id: int
     content: str
@@ -147,7 +278,7 @@ class MemoryVersion:
 
 @dataclass(frozen=True)
 class MemoryNeighbor:
-    """A memory, and the links that lead to it."""
+    """A linked memory and the path of links to it."""
 
     id: int
     content: str
@@ -160,7 +291,7 @@ class MemoryNeighbor:
 
 @dataclass(frozen=True)
 class ForgetCount:
-    """How many rows of a table were deleted, changed, kept, or mention what was forgotten."""
+    """Rows of a table that were deleted, changed or kept, or that mention what was deleted."""
 
     receipt_id: int | None
     relation: str
@@ -170,7 +301,7 @@ class ForgetCount:
 
 @dataclass(frozen=True)
 class ForgetFinding:
-    """A row that still has to do with what was forgotten."""
+    """A remaining row that refers to or repeats what was deleted."""
 
     relation: str
     column_name: str
@@ -180,7 +311,7 @@ class ForgetFinding:
 
 @dataclass(frozen=True)
 class PruneDetail:
-    """A memory that a policy does not keep, and why."""
+    """A memory that a retention policy deletes, and the reason."""
 
     id: int
     kind: str
@@ -192,7 +323,7 @@ class PruneDetail:
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """What a worker did: embeddings stored, jobs there was nothing left to do for, attempts that failed."""
+    """Counts of a worker: embeddings stored, jobs without work left, failed attempts."""
 
     embedded: int
     dropped: int
@@ -201,7 +332,7 @@ class JobOutcome:
 
 @dataclass(frozen=True)
 class ComparedMemory:
-    """A memory that is near to a query in one embedder's space."""
+    """A memory near a query by one embedder."""
 
     model: str
     rank: int
@@ -212,7 +343,7 @@ class ComparedMemory:
 
 @dataclass(frozen=True)
 class ReviewDetail:
-    """A model's second look at an answer."""
+    """A model's review of an answer."""
 
     score: float
     verdict: str
@@ -221,11 +352,13 @@ class ReviewDetail:
 
 @dataclass(frozen=True)
 class CalibrationDetail:
-    """What calibrate made of one kind of a model's answers; None for what was not reached."""
+    """The calibration of one kind of a model's answers. Fields of steps that were not reached are None."""
 
     model: str
+    ways: list[str]
+    second_model: str | None
     with_memory: bool
-    tier: int
+    signal_tier: int
     labels: int
     wrong: int
     calibrator_id: int | None
@@ -236,14 +369,18 @@ class CalibrationDetail:
     coverage: float | None
     metrics: dict[str, Any] | None
     reason: str
+    budget: float | None
+    delta_spent: float | None
+    more_labels: int | None
+    ladder: list[dict[str, Any]] | None
 
 
 @dataclass(frozen=True)
-class AdaptationDetail:
-    """What confidence_adapt made of one setting; change_id is for setting_undo."""
+class TuningDetail:
+    """The result of confidence_tune for one setting. Pass change_id to setting_undo to take it back."""
 
     key: str
-    held: Any
+    current_value: Any
     candidate: Any
     adopted: bool
     change_id: int | None
@@ -253,7 +390,7 @@ class AdaptationDetail:
 
 @dataclass(frozen=True)
 class ActionGain:
-    """What a replay on labelled questions showed of another way to an answer."""
+    """The measured gain of another way to an answer on labeled questions."""
 
     tenant: str
     id: int
@@ -272,7 +409,7 @@ class ActionGain:
 
 @dataclass(frozen=True)
 class StatusDetail:
-    """What mindful runs on, and what the connection that was asked holds."""
+    """Versions, and the models and memory of this connection."""
 
     extension_version: str
     package_version: str
@@ -298,7 +435,7 @@ class SlotHolder:
 
 @dataclass(frozen=True)
 class ConsolidationDetail:
-    """What a run has read, what came of it, what was rejected by reason, and how many texts are left."""
+    """Counts of a consolidation: texts read, facts, rejections by reason, texts left."""
 
     id: int
     status: str
@@ -318,7 +455,7 @@ class ConsolidationDetail:
 
 @dataclass(frozen=True)
 class ReplayDetail:
-    """A run's facts, the pairs made of them, those refused by reason, and the facts below each threshold."""
+    """Counts of a replay: facts, pairs, refusals by reason, and facts below each threshold."""
 
     id: int
     status: str
@@ -332,7 +469,7 @@ class ReplayDetail:
 
 @dataclass(frozen=True)
 class TrainedAdapter:
-    """An adapter that was trained on a memory, and whether that has been forgotten since."""
+    """An adapter that was trained on a memory, and whether the memory has been deleted since."""
 
     training_id: int
     adapter: str | None
@@ -340,13 +477,3 @@ class TrainedAdapter:
     active: bool
     forgotten: bool
     withdrawn: bool
-
-
-@dataclass(frozen=True)
-class TrainingDetail:
-    """What a training came to, and the figures that decided."""
-
-    verdict: str
-    active: bool
-    base_figures: dict[str, Any]
-    adapter_figures: dict[str, Any]

@@ -20,6 +20,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from mindful_client.errors import InvalidInputError
+from mindful_client.types import Outcome
 
 R = TypeVar("R")
 Rows = Sequence[Sequence[Any]]
@@ -48,11 +49,12 @@ class Call(Generic[R]):
 
 
 @dataclass(frozen=True)
-class Stream:
-    """A statement that gives one piece of text a row; read through a cursor, each comes as it is made."""
+class Stream(Generic[R]):
+    """A statement that gives one piece of an answer a row; read through a cursor, each comes as it is made."""
 
     query: sql.Composed
     parameters: Mapping[str, Any]
+    read: Callable[[Any], R]
     before: Call[Any] | None = None
     """A call that is committed before this one starts."""
 
@@ -60,14 +62,17 @@ class Stream:
 _TYPES: dict[str, LiteralString] = {
     "action": "text",
     "adapter": "text",
-    "answers": "integer",
+    "all_unread": "boolean",
     "as_of": "timestamptz",
     "base": "text",
+    "before_id": "bigint",
+    "before_session_id": "uuid",
     "budget_kind": "text",
     "change_id": "bigint",
+    "classifier": "text",
     "condition": "text",
-    "confirmed_rows": "bigint",
     "confidence": "real",
+    "confirmed_rows": "bigint",
     "content": "text",
     "contents": "text[]",
     "copies": "boolean",
@@ -77,23 +82,28 @@ _TYPES: dict[str, LiteralString] = {
     "delta": "double precision",
     "depth": "integer",
     "description": "text",
+    "descriptions": "jsonb",
     "direction": "text",
     "diversity": "real",
     "dry_run": "boolean",
     "embeddings": "boolean",
+    "embedder": "text",
     "enabled": "boolean",
     "error": "text",
     "error_budget": "double precision",
-    "everyone": "boolean",
     "everything": "boolean",
     "evidence": "jsonb",
+    "examples": "jsonb",
+    "expires_at": "timestamptz",
     "extractor": "text",
+    "fallback": "text",
     "fanout": "integer",
     "filter": "jsonb",
     "force": "boolean",
     "format": "text",
+    "frequency_penalty": "double precision",
     "function": "regprocedure",
-    "gold": "text",
+    "gold": "jsonb",
     "grammar": "text",
     "granted_to": "text[]",
     "id": "bigint",
@@ -103,7 +113,6 @@ _TYPES: dict[str, LiteralString] = {
     "invalid_for": "interval",
     "json_schema": "jsonb",
     "k": "integer",
-    "keep": "integer",
     "key": "text",
     "kind": "text",
     "kinds": "text[]",
@@ -111,12 +120,17 @@ _TYPES: dict[str, LiteralString] = {
     "level": "text",
     "limit_ms": "integer",
     "limits": "jsonb",
-    "lines": "regclass",
+    "lines": "jsonb",
+    "logit_bias": "jsonb",
     "lora": "jsonb",
+    "max_answers": "integer",
+    "max_count": "integer",
     "max_importance": "real",
     "max_jobs": "integer",
+    "max_questions": "integer",
     "max_seconds": "real",
     "max_sequence_length": "integer",
+    "max_tenants": "integer",
     "max_tokens": "integer",
     "max_value": "real",
     "memories": "integer",
@@ -126,51 +140,63 @@ _TYPES: dict[str, LiteralString] = {
     "messages": "jsonb",
     "metadata": "jsonb",
     "method": "text",
+    "min_p": "double precision",
     "mode": "text",
     "model": "text",
     "models": "text[]",
+    "n": "integer",
     "name": "text",
     "note": "text",
     "older_than": "interval",
+    "on_error": "mindful.error_action",
     "options": "jsonb",
     "overlap": "integer",
     "parameters": "jsonb",
     "parts": "jsonb",
+    "presence_penalty": "double precision",
     "prompt": "text",
     "prompt_format": "text",
     "prompts": "text[]",
     "provider": "text",
     "query": "text",
-    "questions": "integer",
     "quote": "text",
     "read_only": "boolean",
     "reason": "text",
     "receipt_id": "bigint",
     "relation": "regclass",
     "relations": "text[]",
+    "repeat_penalty": "double precision",
+    "requests_per_minute": "integer",
     "rerank": "boolean",
     "role": "text",
     "run": "bigint",
     "scale": "real",
     "schedule": "text",
     "scope": "text",
+    "scopes": "text[]",
     "seed": "integer",
+    "server": "text",
     "session_id": "uuid",
+    "signal_tier": "integer",
     "since": "timestamptz",
     "source": "text",
     "source_id": "bigint",
     "source_key": "text",
-    "specialisation": "text",
+    "specialization": "text",
     "split": "text",
+    "statements": "boolean",
     "stop": "text[]",
     "subtract_prior": "boolean",
     "system_prompt": "text",
     "target_id": "bigint",
     "temperature": "real",
     "tenant": "text",
-    "tenants": "integer",
-    "tier": "integer",
     "title": "text",
+    "tool_choice": "text",
+    "tools": "jsonb",
+    "top_k": "integer",
+    "top_logprobs": "integer",
+    "top_p": "double precision",
     "trained_on": "jsonb",
     "truncate": "boolean",
     "unused_for": "interval",
@@ -178,6 +204,7 @@ _TYPES: dict[str, LiteralString] = {
     "valid_to": "timestamptz",
     "value": "jsonb",
     "weight": "real",
+    "when_down": "text",
 }
 """SQL types of arguments: casts make a real of a float, and a clear error of a number that is too large."""
 
@@ -187,10 +214,11 @@ def scalar(
     arguments: Mapping[str, Any],
     template: LiteralString = "select {call}",
     convert: Callable[[Any], Any] = lambda value: value,
+    schema: str = "mindful",
     **types: LiteralString,
 ) -> Call[Any]:
     """Return the call of a function that returns one value."""
-    query, parameters = _statement(template, function, arguments, types=types)
+    query, parameters = _statement(template, function, arguments, types=types, schema=schema)
     return Call(query, parameters, lambda rows: convert(rows[0][0]))
 
 
@@ -200,16 +228,38 @@ def scalars(function: str, arguments: Mapping[str, Any], **types: LiteralString)
     return Call(query, parameters, lambda rows: [row[0] for row in rows])
 
 
-def rows(function: str, arguments: Mapping[str, Any], row_type: type[R]) -> Call[list[R]]:
+def rows(
+    function: str,
+    arguments: Mapping[str, Any],
+    row_type: type[R],
+    schema: str = "mindful",
+    **types: LiteralString,
+) -> Call[list[R]]:
     """Return the call of a function that returns rows, of a type with their columns."""
-    query, parameters = _statement("select {columns} from {call}", function, arguments, row_type)
+    template: LiteralString = "select {columns} from {call}"
+    query, parameters = _statement(template, function, arguments, row_type, types, schema=schema)
     return Call(query, parameters, lambda rows: [row_type(*row) for row in rows])
 
 
-def row(function: str, arguments: Mapping[str, Any], row_type: type[R]) -> Call[R]:
+def row(function: str, arguments: Mapping[str, Any], row_type: type[R], schema: str = "mindful") -> Call[R]:
     """Return the call of a function that returns one row."""
-    call = rows(function, arguments, row_type)
+    call = rows(function, arguments, row_type, schema)
     return Call(call.query, call.parameters, lambda rows: call.read(rows)[0])
+
+
+def outcomes(
+    function: str,
+    arguments: Mapping[str, Any],
+    template: LiteralString = "select number, result, error from {call}",
+    convert: Callable[[Any], Any] = lambda value: value,
+) -> Call[list[Outcome[Any]]]:
+    """Return the call of a function that returns a result or an error for each text."""
+    query, parameters = _statement(template, function, arguments)
+    return Call(
+        query,
+        parameters,
+        lambda rows: [Outcome(number, convert(result), error) for number, result, error in rows],
+    )
 
 
 def row_or_none(function: str, arguments: Mapping[str, Any], row_type: type[R]) -> Call[R | None]:
@@ -222,10 +272,18 @@ def row_or_none(function: str, arguments: Mapping[str, Any], row_type: type[R]) 
     )
 
 
-def stream(function: str, arguments: Mapping[str, Any]) -> Stream:
+def stream(function: str, arguments: Mapping[str, Any]) -> Stream[str]:
     """Return the call of a function that returns pieces of text."""
     # In the select list, and not in FROM, where the executor gathers all rows before it gives the first.
-    return Stream(*_statement("select {call}", function, arguments))
+    return Stream(*_statement("select {call}", function, arguments), str)
+
+
+def row_stream(
+    function: str, arguments: Mapping[str, Any], read: Callable[[Any], R], **types: LiteralString
+) -> Stream[R]:
+    """Return the call of a function that returns rows one by one, each read from an object."""
+    template: LiteralString = "select pg_catalog.to_jsonb({call})"
+    return Stream(*_statement(template, function, arguments, types=types), read)
 
 
 def _statement(
@@ -234,8 +292,9 @@ def _statement(
     arguments: Mapping[str, Any],
     row_type: type[Any] | None = None,
     types: Mapping[str, LiteralString] = MappingProxyType({}),
+    schema: str = "mindful",
 ) -> tuple[sql.Composed, dict[str, Any]]:
-    """Return a statement that calls a function of mindful by named arguments, and its parameters."""
+    """Return a statement that calls a function by named arguments, and its parameters."""
     given = {name: value for name, value in arguments.items() if value is not DEFAULT}
     sql_types = {name: types.get(name, _TYPES[name]) for name in given}
     named = [
@@ -243,7 +302,7 @@ def _statement(
         for name, sql_type in sql_types.items()
     ]
     query = sql.SQL(template).format(
-        call=sql.SQL("{}({})").format(sql.Identifier("mindful", function), sql.SQL(", ").join(named)),
+        call=sql.SQL("{}({})").format(sql.Identifier(schema, function), sql.SQL(", ").join(named)),
         columns=sql.SQL(", ").join(sql.Identifier(field.name) for field in fields(row_type or _NoColumns)),
     )
     return query, {name: _parameter(name, value, sql_types[name]) for name, value in given.items()}

@@ -1,4 +1,4 @@
-"""The command `mindful`; each module beside this one holds the commands of a feature."""
+"""The command `mindful`. Each module beside this one has the commands of a feature."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ import click
 
 from mindful_client.cli.chat import chat
 from mindful_client.cli.confidence import report_
+from mindful_client.cli.engine import engine
 from mindful_client.cli.ingest import ingest
-from mindful_client.cli.memory import recall, remember
+from mindful_client.cli.key import key
+from mindful_client.cli.label import calibrate, label
+from mindful_client.cli.mcp import mcp
+from mindful_client.cli.memory import forget, recall, remember, sessions
+from mindful_client.cli.models import models
 from mindful_client.cli.output import report
+from mindful_client.cli.partition import partition
 from mindful_client.cli.replay import consolidate, replay, train
+from mindful_client.cli.serve import serve
 from mindful_client.cli.status import status
 from mindful_client.cli.transfer import export_, import_
 from mindful_client.cli.worker import worker
@@ -22,7 +29,7 @@ from mindful_client.errors import MindfulError, NotReadyError
 
 
 class _Commands(click.Group):
-    """Commands that report errors as one line and a hint, with exit code 1."""
+    """Report errors as one line and a hint, with exit code 1."""
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -33,7 +40,7 @@ class _Commands(click.Group):
             report(
                 NotReadyError(
                     f"the Python package {error.name} is not installed",
-                    hint="pip install 'pg-mindful[ingest]'",
+                    hint="Install the extras: pip install 'pg-mindful[client,ingest,serve]'.",
                 )
             )
         return context.exit(1)
@@ -44,33 +51,43 @@ class _Commands(click.Group):
     "--dsn",
     envvar="MINDFUL_DSN",
     default="",
-    help="Connection string; MINDFUL_DSN or libpq's PGHOST, PGDATABASE ... where it is not given.",
+    help="Connection string. The default is MINDFUL_DSN, then libpq's PGHOST, PGDATABASE and so on.",
 )
 @click.option(
     "--tenant",
     envvar="MINDFUL_TENANT",
-    help="Whose memories; for members of mindful_application. Or MINDFUL_TENANT.",
+    help="Tenant to act for, as a member of mindful_application. The default is MINDFUL_TENANT.",
 )
 @click.version_option(package_name="pg-mindful", message="mindful %(version)s")
 @click.pass_context
 def main(context: click.Context, dsn: str, tenant: str | None) -> None:
-    """Chat with a PostgreSQL database that has the extension mindful."""
+    """Chat, remember and recall in a PostgreSQL database that has the extension mindful."""
     for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace"), (sys.stderr, "replace")):
-        if isinstance(stream, io.TextIOWrapper):  # bytes that are no text are an error to report, not a crash
+        if isinstance(stream, io.TextIOWrapper):  # report bytes that are not text, do not crash
             stream.reconfigure(errors=errors)
     context.obj = context.with_resource(Client(dsn, tenant=tenant))
 
 
 for command in (
+    calibrate,
     chat,
     consolidate,
+    engine,
     export_,
+    forget,
     import_,
     ingest,
+    key,
+    label,
+    mcp,
+    models,
+    partition,
     recall,
     remember,
     replay,
     report_,
+    serve,
+    sessions,
     status,
     train,
     worker,

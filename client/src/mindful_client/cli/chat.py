@@ -10,31 +10,58 @@ from types import FrameType
 from uuid import UUID
 
 import click
+from psycopg import sql
 
+from mindful_client.calls.statement import Call
 from mindful_client.cli.output import given, printable, report, show
 from mindful_client.client import Client
 from mindful_client.errors import InvalidInputError, NotReadyError, QueryCancelledError
 
 _RETRY = "/retry"
+_REST = sql.SQL(
+    """select a.metadata ->> 'action', (a.metadata ->> 'probability')::real, (a.metadata ->> 'confidence')::real,
+           array(
+               select m.content from jsonb_array_elements_text(a.metadata -> 'memory_ids') with ordinality i (id, place)
+               join mindful.memory m on m.id = i.id::bigint
+               where m.tenant = a.tenant order by i.place
+           )
+       from mindful.memory a
+       where a.session_id = %(session_id)s and a.role in ('assistant', 'clarification')
+       order by a.turn desc limit 1"""
+).format()
+"""What the last answer of a session rests on."""
+_SHOWN = 100
+"""Characters of a memory that are printed."""
 
 
 @click.command()
-@click.option("--session", "session_id", type=click.UUID, help="Conversation to continue.")
-@click.option("--system", help="What the model is told before a new conversation.")
-@click.option("--memories", type=int, help="Most memories that an answer is shown.")
+@click.option("--session", "session_id", type=click.UUID, help="Continue this conversation.")
+@click.option("--system", help="System prompt of a new conversation.")
+@click.option("--memories", type=int, help="Largest number of memories that the model sees.")
+@click.option(
+    "--explain/--no-explain",
+    default=None,
+    help="After each answer, print what is known of it to standard error. Default: at a terminal.",
+)
 @click.argument("message", required=False)
 @click.pass_obj
 def chat(
-    client: Client, session_id: UUID | None, system: str | None, memories: int | None, message: str | None
+    client: Client,
+    session_id: UUID | None,
+    system: str | None,
+    memories: int | None,
+    explain: bool | None,
+    message: str | None,
 ) -> None:
     """Answer MESSAGE, or talk until Ctrl-D.
 
-    From a pipe, every line is a message. Ctrl-C stops an answer, and /retry asks for it again: your words are
-    stored before the answer starts.
+    From a pipe, each line is a message. A message is stored before its answer starts. Ctrl-C stops an answer, and
+    /retry asks for it again. With --explain, an answer is followed by its action, the probability that it is right, the
+    model's confidence, and the memories that the model saw.
     """
     if session_id is not None and system is not None:
-        raise click.UsageError("--system opens a new conversation; --session has one already.")
-    talk = _Talk(client, session_id, system, memories)
+        raise click.UsageError("--system is for new conversations: leave out --session")
+    talk = _Talk(client, session_id, system, memories, sys.stdout.isatty() if explain is None else explain)
     try:
         if message is not None:
             talk.say(message)
@@ -55,20 +82,26 @@ class _Talk:
     """One conversation at a terminal or a pipe."""
 
     def __init__(
-        self, client: Client, session_id: UUID | None, system: str | None, memories: int | None
+        self,
+        client: Client,
+        session_id: UUID | None,
+        system: str | None,
+        memories: int | None,
+        explain: bool,
     ) -> None:
         self._client = client
         self._session_id = session_id
         self._known = session_id
         self._start = given(system_prompt=system)
         self._options = given(memories=memories)
+        self._explains = explain
         self._unstored: str | None = None
-        """The last message, until the server has it: where that fails, /retry sends it again."""
+        """The last message until the server has stored it. /retry sends it again."""
         self.stopped = False
         """Whether the user stopped the last answer."""
 
     def converse(self) -> None:
-        """Answer lines from a terminal until the user leaves, whatever can be put right by typing on."""
+        """Answer lines from a terminal until the user leaves. Report errors that another message can correct."""
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  (gives input() its line editing)
         prompt = "> " if sys.stdout.isatty() else ""
@@ -85,17 +118,19 @@ class _Talk:
                 report(error)
 
     def say(self, message: str) -> None:
-        """Print the answer to a message as it is made; nothing is said to a blank line."""
+        """Print the answer to a message as the model makes it. Ignore blank lines."""
         if not message.strip():
             return
         if message.strip() != _RETRY:
             self._unstored = message
         elif self._session_id is None:
-            raise NotReadyError("no message waits for an answer", hint="Type one.")
+            raise NotReadyError("no message waits for an answer", hint="Type a message.")
         self._print(self._answer())
+        if self._explains and not self.stopped:
+            self._explain()
 
     def farewell(self) -> None:
-        """Tell how a new conversation can be continued."""
+        """Print the command that continues a new conversation."""
         if self._session_id != self._known:
             show(f"Continue with: mindful chat --session {self._session_id}", err=True)
 
@@ -109,6 +144,17 @@ class _Talk:
         if not self.stopped:
             yield from self._client.llm_chat_stream(None, session_id=self._session_id, **self._options)
 
+    def _explain(self) -> None:
+        """Print the action, the probability, the confidence and the memories of the last answer."""
+        for action, probability, confidence, memories in self._client._run(
+            Call(_REST, {"session_id": self._session_id}, list)
+        ):
+            figures = f"right {probability:.0%}, confidence {confidence:.2f}"
+            show(f"[{action}; {figures}; {len(memories)} memories]", err=True)
+            for content in memories:
+                line = " ".join(printable(content).split())
+                show(f"  - {line if len(line) <= _SHOWN else line[:_SHOWN] + '...'}", err=True)
+
     def _print(self, pieces: Generator[str, None, None]) -> None:
         begun = False
         try:
@@ -119,7 +165,7 @@ class _Talk:
                     show(piece, nl=False)
                     begun = True
         except QueryCancelledError:
-            if not self.stopped:  # by a statement_timeout, say
+            if not self.stopped:  # for example by statement_timeout
                 raise
         finally:
             if begun:
@@ -129,7 +175,7 @@ class _Talk:
 
     @contextlib.contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Let Ctrl-C cancel the answer: a KeyboardInterrupt amid the protocol could break the connection."""
+        """Let Ctrl-C cancel the answer. A KeyboardInterrupt within the protocol could break the connection."""
 
         def stop(_signal: int, _frame: FrameType | None) -> None:
             self.stopped = True

@@ -22,14 +22,18 @@ _WIDTH, _HEIGHT = 460.0, 260.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 16.0, 10.0, 36.0
 _TICKS = 5
 _COLOURS = 7
-"""Of the style sheet, used in turn (Okabe and Ito 2008, told apart by colour-blind eyes too)."""
+"""Of the style sheet, used in turn (Okabe and Ito 2008, told apart by color-blind eyes too)."""
 _GIVEN = ("answer", "escalate")
-_ACTIONS = ("answer", "escalate", "retrieve", "retry", "clarify", "flag", "abstain")
+_ACTIONS = ("answer", "escalate", "retrieve", "retry", "clarify", "flag", "abstain", "uncalibrated")
 _PICTURED = (
-    ("reliability", "Reliability", "share that was right, by the probability that was given"),
-    ("risk", "Risk and coverage", "share that is wrong, if only the most probable were answered"),
-    ("budget", "The budget, kept or not", "share that was wrong of the answers given so far"),
-    ("actions", "What was done with answers", "answers by day"),
+    ("reliability", "Reliability", "of answers with a probability of 70%, about 70% should be right"),
+    (
+        "risk",
+        "Risk and coverage",
+        "wrong share of the answers given, if only so many of the most probable are",
+    ),
+    ("budget", "The budget, kept or not", "share of wrong answers among those given so far"),
+    ("actions", "Actions on answers", "answers by day"),
 )
 _LINE, _LETTER = 15, 6.1
 """Height of a line of a legend, and what a letter takes of it."""
@@ -39,9 +43,9 @@ _LINE, _LETTER = 15, 6.1
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, writable=True))
 @click.pass_obj
 def report_(client: Client, file: Path) -> None:
-    """Write what is known of the answers' confidence to FILE, a page of HTML that needs no network.
+    """Write a report on the answers' confidence to FILE, an HTML page that needs no network.
 
-    A FILE that ends with .svg is one picture of the four main charts.
+    If FILE ends with .svg, write one picture of the four main charts.
     """
     found = client.confidence_report()
     svg = file.suffix.lower() == ".svg"
@@ -52,24 +56,36 @@ def report_(client: Client, file: Path) -> None:
 
 def page(found: Mapping[str, Sequence[Row] | None], made_at: datetime) -> str:
     """Draw what confidence_report returned."""
-    parts = {name: rows or [] for name, rows in found.items()}
+    parts = named(found)
     return _filled(
         "report.html",
         made_at=made_at,
         legend=list(enumerate(_ACTIONS)),
-        **_charts(parts),
-        **{name: parts[name] for name in ("signals", "costs", "thresholds", "adaptations", "daily")},
+        **charts_of(parts),
+        **{name: parts[name] for name in ("signals", "costs", "thresholds", "tunings", "daily")},
     )
 
 
 def picture(found: Mapping[str, Sequence[Row] | None]) -> str:
     """Draw the four main charts of what confidence_report returned."""
-    charts = _charts({name: rows or [] for name, rows in found.items()})
+    charts = charts_of(named(found))
     figures = [
         (title, says, charts[name], list(_placed(charts[name], _ACTIONS if name == "actions" else ())))
         for name, title, says in _PICTURED
     ]
     return _filled("report.svg", figures=figures)
+
+
+def named(found: Mapping[str, Sequence[Row] | None]) -> dict[str, Sequence[Row]]:
+    """Give each row the name of its model with the ways by which the answers were made."""
+    return {
+        name: [dict(row) | {"model": _lineage(row)} for row in rows or []] for name, rows in found.items()
+    }
+
+
+def _lineage(row: Row) -> str:
+    ways = [f"escalate to {row['second_model']}" if way == "escalate" else way for way in row.get("ways", ())]
+    return f"{row['model']} ({', '.join(ways)})" if ways else str(row["model"])
 
 
 def _filled(template: str, **parts: Any) -> str:
@@ -85,7 +101,8 @@ def _filled(template: str, **parts: Any) -> str:
     return environment.get_template(template).render(parts)
 
 
-def _charts(parts: Mapping[str, Sequence[Row]]) -> dict[str, Chart | None]:
+def charts_of(parts: Mapping[str, Sequence[Row]]) -> dict[str, Chart | None]:
+    """Return the charts of what `named` returned; None for those without data."""
     return {
         "reliability": _reliability(parts["reliability"]),
         "risk": _risk(parts["risk"], parts["thresholds"]),
@@ -101,7 +118,7 @@ class Series:
 
     name: str
     points: list[Point]
-    colour: int
+    color: int
     band: list[Point] = field(default_factory=list)
     marks: list[tuple[float, float, float, str]] = field(default_factory=list)
     """Circles: where, how large, and what they say."""
@@ -121,7 +138,7 @@ class Chart:
     rules: list[tuple[Point, Point, str]] = field(default_factory=list)
     """Dashed lines, and what they say."""
     bars: list[tuple[float, float, float, float, int, str]] = field(default_factory=list)
-    """x, y, width and height, a colour, and what it says."""
+    """x, y, width and height, a color, and what it says."""
     whole: tuple[bool, bool] = (False, False)
     """Whether x, and y, are whole numbers."""
     width: float = _WIDTH
@@ -163,18 +180,18 @@ class Chart:
 
 
 def _placed(chart: Chart | None, actions: Sequence[str]) -> Iterator[tuple[float, float, int | None, str]]:
-    """Place the keys of a chart below it, line by line: x, y, colour (None: dashed) and text."""
+    """Place the keys of a chart below it, line by line: x, y, color (None: dashed) and text."""
     if chart is None:
         return
-    keys: list[tuple[int | None, str]] = [(one.colour, one.name) for one in chart.series]
+    keys: list[tuple[int | None, str]] = [(one.color, one.name) for one in chart.series]
     keys += [(None, name) for name in dict.fromkeys(name for _, _, name in chart.rules)]
     keys += list(enumerate(actions))
     x, y = _LEFT, _HEIGHT + 46
-    for colour, name in keys:
+    for color, name in keys:
         wide = 15 + _LETTER * len(name) + 12
         if x > _LEFT and x + wide > _WIDTH:
             x, y = _LEFT, y + _LINE
-        yield x, y, colour, name
+        yield x, y, color, name
         x += wide
 
 
@@ -188,8 +205,8 @@ def _ticks(low: float, high: float, whole: bool) -> list[float]:
 def _reliability(rows: Sequence[Row]) -> Chart | None:
     if not rows:
         return None
-    chart = Chart((0, 0), (1, 1), "probability that was given", "share that was right")
-    chart.rule((0, 0), (1, 1), "what perfect probabilities would give")
+    chart = Chart((0, 0), (1, 1), "predicted probability", "share of right answers")
+    chart.rule((0, 0), (1, 1), "perfectly calibrated")
     most = max(row["answers"] for row in rows)
     for name, group in _grouped(rows, _kind):
         points = [(row["mean_probability"], row["share_right"]) for row in group]
@@ -204,11 +221,9 @@ def _reliability(rows: Sequence[Row]) -> Chart | None:
 def _risk(rows: Sequence[Row], thresholds: Sequence[Row]) -> Chart | None:
     if not rows:
         return None
-    chart = Chart(
-        (0, 0), (1, 1), "share of the questions that is answered", "share of the answers that is wrong"
-    )
+    chart = Chart((0, 0), (1, 1), "share of questions answered", "share of wrong answers")
     for budget in sorted({row["budget"] for row in thresholds}):
-        chart.rule((0, budget), (1, budget), f"a budget of {budget:.0%}")
+        chart.rule((0, budget), (1, budget), f"budget {budget:.0%}")
     for name, group in _grouped(rows, _kind):
         chart.line(name, [(row["coverage"], row["risk"]) for row in group])
     return chart
@@ -246,9 +261,9 @@ def _budget(rows: Sequence[Row], thresholds: Sequence[Row]) -> Chart | None:
     given = [row for row in rows if row["action"] in _GIVEN and row["labels"]]
     if not given:
         return None
-    chart = _over_time(rows, 1, "share of the answers given that was wrong")
+    chart = _over_time(rows, 1, "share of wrong answers given")
     for budget in sorted({row["budget"] for row in given if row["budget"] is not None}):
-        chart.rule((chart.low[0], budget), (chart.high[0], budget), f"a budget of {budget:.0%}")
+        chart.rule((chart.low[0], budget), (chart.high[0], budget), f"budget {budget:.0%}")
     for name, group in _grouped(given, lambda row: str(row["model"])):
         labels, wrong, points = 0, 0, []
         for row in group:
@@ -303,7 +318,7 @@ def _day(row: Row, column: str = "day") -> float:
 
 def _kind(row: Row) -> str:
     memory = "with memories" if row["with_memory"] else "without"
-    return f"{row['model']}, {memory}" + (f", tier {row['tier']}" if row.get("tier") else "")
+    return f"{row['model']}, {memory}" + (f", tier {row['signal_tier']}" if row.get("signal_tier") else "")
 
 
 def _grouped(rows: Sequence[Row], key: Callable[[Row], str]) -> Iterator[tuple[str, list[Row]]]:

@@ -20,19 +20,19 @@ from mindful_client.files.text import decode, read_text
 from mindful_client.types import DocumentChange
 
 _LARGEST = 1 << 26
-"""Bytes of a file."""
+"""Largest file, in bytes."""
 _READING = 1
-"""Raised where the same file would be read as another text than before."""
+"""Version of the readers. Increase it when a file is read as another text than before."""
 
 
 @click.command()
 @click.option(
-    "--glob", default="*", help='Which files of a directory, such as "*.md"; all that are text otherwise.'
+    "--glob", default="*", help='Files of a directory, such as "*.md". The default is all text files.'
 )
-@click.option("--max-tokens", type=int, help="Most tokens of a chunk.")
-@click.option("--overlap", type=int, help="Most tokens that a chunk shares with the one before.")
+@click.option("--max-tokens", type=int, help="Largest number of tokens in a chunk.")
+@click.option("--overlap", type=int, help="Largest number of tokens that a chunk shares with the one before.")
 @click.option(
-    "--forget-missing", is_flag=True, help="Forget the documents of the directories whose files are gone."
+    "--forget-missing", is_flag=True, help="Delete documents of the directories whose files no longer exist."
 )
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.pass_obj
@@ -44,10 +44,10 @@ def ingest(
     forget_missing: bool,
     paths: tuple[Path, ...],
 ) -> None:
-    """Remember files, and those in directories: text, Markdown, HTML, PDF, code, API specifications.
+    """Store files, and files in directories: text, Markdown, HTML, PDF, code, API specifications.
 
-    A file that has not changed is skipped; of one that has, only what changed is embedded. Files that cannot be
-    read are named, the others are remembered, and the exit code is 1. Hidden files are left out.
+    Unchanged files are skipped. Of a changed file, only changed chunks are embedded. Hidden files are left out. If
+    a file cannot be read, the command names it, stores the others, and exits with code 1. Needs the extra `ingest`.
     """
     files = list(dict.fromkeys(_files(paths, glob)))
     reader = _Reader(client, max_tokens, overlap)
@@ -63,7 +63,7 @@ def ingest(
 
 
 def _files(paths: Iterable[Path], glob: str) -> Iterator[tuple[Path, bool]]:
-    """Give each file, and whether it was named rather than found."""
+    """Yield each file, and whether the user named it."""
     for path in paths:
         root = path.resolve()
         if not root.is_dir():
@@ -76,7 +76,7 @@ def _files(paths: Iterable[Path], glob: str) -> Iterator[tuple[Path, bool]]:
 
 
 class _Reader:
-    """Takes file after file, and counts what becomes of them."""
+    """Store files one by one, and count the outcomes."""
 
     def __init__(self, client: Client, max_tokens: int | None, overlap: int | None) -> None:
         self._client = client
@@ -86,7 +86,7 @@ class _Reader:
         self.failures: list[str] = []
 
     def take(self, path: Path, named: bool) -> None:
-        """Remember a file, unless it is as it was."""
+        """Store a file if it changed."""
         try:
             self._files[self._remember(str(path), path, named)] += 1
         except (UnreadableError, OSError) as error:
@@ -95,15 +95,15 @@ class _Reader:
             self._fail(path, error.message)
 
     def forget_missing(self, directories: Iterable[Path]) -> None:
-        """Forget documents whose files were in the directories."""
+        """Delete documents whose files in these directories no longer exist."""
         for document in self._client.document_list():
             path = Path(document.source)
             if any(path.is_relative_to(directory) for directory in directories) and not path.exists():
-                self._chunks["deleted"] += self._client.document_forget(document.source)
+                self._chunks["deleted"] += self._client.document_delete(document.source)
                 self._files["forgotten"] += 1
 
     def summary(self) -> str:
-        """Say how many files and chunks there were of each fate."""
+        """Return the number of files and chunks by outcome."""
         kinds = ("new", "changed", "unchanged", "skipped", "forgotten", "failed")
         files = [f"{self._files[kind]} {kind}" for kind in kinds if self._files[kind]]
         chunks = [f"{count} {kind}" for kind, count in self._chunks.items() if count]

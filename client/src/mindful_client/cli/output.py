@@ -1,4 +1,4 @@
-"""What commands print, and what they pass on."""
+"""Output of commands, and the options they pass on."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from mindful_client.errors import MindfulError
 
 _CONTROLS = re.compile(r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]")
 _JSON_CONTROLS = re.compile(r"[\x7f-\x9f]")
-"""Those that json.dumps leaves as they are."""
+"""Control characters that json.dumps does not escape."""
 
 
 def show(text: object = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print a text without its control characters: the only way from this package to a terminal."""
+    """Print a text without its control characters. Every output of this package goes through here."""
     click.echo(printable(str(text)), err=err, nl=nl)
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """Write JSON whose control characters are escapes."""
+    """Return JSON with escaped control characters."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=json_default)
     return _JSON_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -35,10 +35,10 @@ def report(error: MindfulError) -> None:
 
 
 def given(**options: Any) -> dict[str, Any]:
-    """Leave out the options that were not given: their defaults are the server's."""
+    """Leave out options that were not given, so that the server's defaults apply."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def printable(text: str) -> str:
-    """Replace control characters: what is remembered or generated must not steer the user's terminal."""
+    """Replace control characters, so that stored or generated text cannot steer the terminal."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -13,19 +13,21 @@ from mindful_client.errors import NotReadyError
 
 
 @click.command()
-@click.option("--extractor", type=click.Choice(["rule", "model"]), help="What draws facts.")
-@click.option("--model", help="Generator that draws them.")
-@click.option("--batch", type=int, default=500, show_default=True, help="Texts a transaction.")
+@click.option("--extractor", type=click.Choice(["rule", "model"]), help="Draw facts by rules or by a model.")
+@click.option("--model", help="Generator for --extractor model.")
+@click.option("--batch", type=int, default=500, show_default=True, help="Texts per transaction.")
 @click.pass_obj
 def consolidate(client: Client, extractor: str | None, model: str | None, batch: int) -> None:
-    """Draw facts from all that was said, a transaction a batch."""
+    """Draw facts from conversations and documents, one transaction per batch."""
     while True:
         done = client.memory_consolidate(
             limits={"memories": batch}, **given(extractor=extractor, model=model)
         )
         if done.error:
             raise NotReadyError(
-                f"run {done.id} failed: {done.error}", sqlstate="55000", hint="What was read stays read."
+                f"run {done.id} failed: {done.error}",
+                sqlstate="55000",
+                hint="Earlier batches are stored. Run the command again for the rest.",
             )
         show(
             f"run {done.id}: {done.memories_processed} texts, {done.facts} facts, {done.remaining} texts left"
@@ -36,7 +38,7 @@ def consolidate(client: Client, extractor: str | None, model: str | None, batch:
 
 @click.group()
 def replay() -> None:
-    """Make training samples of what is known, and write them to files."""
+    """Make training samples from facts, and write them to files."""
 
 
 @replay.command()
@@ -50,7 +52,7 @@ def replay() -> None:
 def run(
     client: Client, level: str | None, confidence: float | None, accesses: int | None, model: str
 ) -> None:
-    """Make instruction pairs for MODEL, and print what was kept and refused."""
+    """Make instruction pairs for MODEL, and print how many were kept and refused."""
     done = client.replay_run(model, filter=given(level=level, confidence=confidence, accesses=accesses))
     if done.error:
         raise NotReadyError(
@@ -69,25 +71,31 @@ def run(
 @click.pass_obj
 def export(client: Client, format: str, run: int, directory: Path) -> None:
     """Write the pairs of RUN to DIRECTORY, and print the path of their manifest."""
-    from mindful_client.training import dataset
+    from mindful_training import dataset
 
     show(dataset.export(client, run, directory, format))
 
 
 @click.command()
-@click.option("--name", help="Of the adapter; by default the base's with the training's number.")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), help="Where to; beside MANIFEST.")
+@click.option(
+    "--name", help="Name of the adapter. The default is the base's name with the training's number."
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for the adapter. The default is the folder of MANIFEST.",
+)
 @click.option(
     "--base",
     type=click.Path(path_type=Path, exists=True),
-    help="The base's GGUF, where it is not at its path.",
+    help="GGUF file of the base, if it is not at the registered path.",
 )
 @click.option("--rank", type=int)
 @click.option("--epochs", type=int)
 @click.option("--learning-rate", type=float)
 @click.option("--batch", type=int)
-@click.option("--rehearsed", type=int, help="General questions trained beside the pairs, 64 at most.")
-@click.option("--threads", type=int, default=1, show_default=True, help="Of PyTorch.")
+@click.option("--rehearsed", type=int, help="General questions to train beside the pairs; 64 at most.")
+@click.option("--threads", type=int, default=1, show_default=True, help="Threads of PyTorch.")
 @click.argument("manifest", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.pass_obj
 def train(
@@ -100,16 +108,18 @@ def train(
     manifest: Path,
     **parameters: Any,
 ) -> None:
-    """Train a LoRA adapter on the export of MANIFEST, register and measure it, and make it active if it is better.
+    """Train a LoRA adapter on the export of MANIFEST, register and measure it, and activate it if it is better.
 
-    A training that was stopped goes on where it was when it is called again. For administrators whose memories
-    these are.
+    If a training was stopped, the same command continues it. The caller must be an administrator who exported own
+    memories. Needs the extra `train`.
     """
     try:
-        from mindful_client.training.run import Training
+        from mindful_training.run import Training
     except ImportError as error:
         raise NotReadyError(
-            f"training needs packages: {error}", sqlstate="0A000", hint="pip install 'pg-mindful[train]'"
+            f"a package that training needs is not installed: {error}",
+            sqlstate="0A000",
+            hint="Install the extra train: pip install 'pg-mindful[train]'.",
         ) from None
     training = Training(client, manifest, output or manifest.parent, base, threads, given(**parameters))
     figures = training.run(name, lambda line: show(line, err=True))

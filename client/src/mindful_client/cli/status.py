@@ -13,7 +13,7 @@ from mindful_client.client import Client
 @click.command()
 @click.pass_obj
 def status(client: Client) -> None:
-    """Print versions, tenant and use of memory."""
+    """Print versions, the tenant, loaded models and memory in use."""
     for name, value in dataclasses.asdict(client.mindful_status()).items():
         if name.endswith("_bytes"):
             value = f"{value / 1e6:.0f} MB"

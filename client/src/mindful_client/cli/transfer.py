@@ -13,22 +13,26 @@ from typing import IO, Any
 from uuid import UUID
 
 import click
+from psycopg.rows import class_row
 
 from mindful_client import _methods
-from mindful_client.calls.transfer import memory_export, memory_import
+from mindful_client.calls.memory.transfer import memory_export
 from mindful_client.cli.output import given, json_text, show
 from mindful_client.client import Client
 from mindful_client.errors import InvalidInputError, translated
 from mindful_client.files import UnreadableError
 from mindful_client.files.lines import read_lines
+from mindful_client.types import ImportChange
 
 _ROWS = 500
-"""How many rows a cursor fetches at once."""
+"""Rows that a cursor fetches at once."""
 
 
 @click.command("export")
-@click.option("--embeddings", is_flag=True, help="With embeddings, which need not be computed again then.")
-@click.option("--kind", "kinds", multiple=True, help="Only memories of this kind; may be given again.")
+@click.option(
+    "--embeddings", is_flag=True, help="Include embeddings, so that an import need not compute them."
+)
+@click.option("--kind", "kinds", multiple=True, help="Only memories of this kind. Repeat it for several.")
 @click.option("--session", "session_id", type=click.UUID, help="Only this conversation.")
 @click.option("--source", help="Only this document or table.")
 @click.argument("file", type=click.File("w", encoding="utf-8", lazy=True, atomic=True))
@@ -41,7 +45,7 @@ def export_(
     source: str | None,
     file: IO[str],
 ) -> None:
-    """Write memories, and what belongs to them, to FILE as JSON lines; - is standard output."""
+    """Write memories, with sessions, links and evidence, to FILE as JSON lines. FILE - is standard output."""
     call = memory_export(
         embeddings=embeddings, **given(kinds=kinds or None, session_id=session_id, source=source)
     )
@@ -65,12 +69,11 @@ def export_(
 @click.argument("file", type=click.File("rb"))
 @click.pass_obj
 def import_(client: Client, file: IO[bytes]) -> None:
-    """Remember what FILE holds: lines of `mindful export`, or conversations of other programs.
+    """Import FILE: lines of `mindful export`, or conversations of other programs.
 
-    Those are lists of messages with role and content, ChatGPT's conversations.json, and ShareGPT's form. All or
-    nothing is imported; what is there already is kept, so a file may be imported again. - is standard input.
+    Other formats are lists of messages with role and content, ChatGPT's conversations.json, and ShareGPT. An error
+    imports nothing. Existing memories stay, so you can import a file again. FILE - is standard input.
     """
-    call = memory_import("pg_temp.mindful_import")
     try:
         with (
             translated(),
@@ -80,9 +83,11 @@ def import_(client: Client, file: IO[bytes]) -> None:
         ):
             connection.execute("create temp table mindful_import (line jsonb) on commit drop")
             _copy(connection, whole)
-            change = call.read(connection.execute(call.query, call.parameters).fetchall())
+            change = _import(connection)
     except UnreadableError as error:
-        raise InvalidInputError(f"{file.name} {error}", hint="Nothing was imported.") from error
+        raise InvalidInputError(
+            f"{file.name} {error}", hint="Nothing was imported. Correct the file and import it again."
+        ) from error
     show(
         f"{change.memories} memories, {change.sessions} sessions, {change.links} links, {change.evidence} quotes and "
         f"{change.accesses} accesses were imported; {change.kept} memories were here already."
@@ -91,7 +96,7 @@ def import_(client: Client, file: IO[bytes]) -> None:
 
 @contextmanager
 def _seekable(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Give a file that can be read again: what comes through a pipe is kept."""
+    """Yield a file that can be read twice. Input of a pipe goes to a temporary file."""
     if file.seekable():
         yield file
         return
@@ -99,6 +104,13 @@ def _seekable(file: IO[bytes]) -> Iterator[IO[bytes]]:
         shutil.copyfileobj(file, kept)
         kept.seek(0)
         yield kept
+
+
+def _import(connection: Any) -> ImportChange:
+    with connection.cursor(row_factory=class_row(ImportChange)) as cursor:
+        cursor.execute("select * from _mindful.memory_import('pg_temp.mindful_import')")
+        change: ImportChange = cursor.fetchone()
+    return change
 
 
 def _copy(connection: Any, file: IO[bytes]) -> None:
@@ -111,6 +123,6 @@ def _copy(connection: Any, file: IO[bytes]) -> None:
         at = 0
         for line in read_lines(file):
             text = json.dumps(line, ensure_ascii=False)
-            copy.write_row((text.encode(errors="replace").decode(),))  # lone surrogates are no UTF-8
+            copy.write_row((text.encode(errors="replace").decode(),))  # UTF-8 has no lone surrogates
             shown.update(file.tell() - at)
             at = file.tell()

@@ -19,39 +19,40 @@ from mindful_client.errors import NotReadyError, QueryCancelledError, Unavailabl
 
 _BATCH = 64
 _LOOK_S = 1.0
-"""How soon a stop is heard while there is nothing to do, and a failed job's time is seen to have come."""
+"""Longest wait for notifications. A stop, or the next try of a failed job, is noticed after it."""
 _DAY_S = 86_400.0
 _PAUSE_S = 5.0
-"""How long to wait where the server cannot do the work now."""
+"""Wait before another try if the server cannot do the work now."""
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="End when nothing waits any more.")
+@click.option("--once", is_flag=True, help="Exit when the queue is empty.")
 @click.option(
     "--sweep",
     "sweep_minutes",
     type=click.FloatRange(min=0),
     default=10,
     show_default=True,
-    help="Minutes between searches for memories that have no embedding; 0 for none.",
+    help="Minutes between searches for memories without an embedding; 0 turns them off.",
 )
 @click.option(
-    "--consolidate", is_flag=True, help="Draw facts too where that is asked for (consolidation_after)."
+    "--consolidate", is_flag=True, help="Also draw facts for tenants with the setting consolidation_after."
 )
-@click.option("--adapt", is_flag=True, help="Adapt settings too, daily, where there are new labels.")
+@click.option("--adapt", is_flag=True, help="Also tune settings once a day if there are new labels.")
 @click.pass_context
 def worker(context: click.Context, once: bool, sweep_minutes: float, consolidate: bool, adapt: bool) -> None:
-    """Embed memories that wait (settings: embedding_mode), as they come; forget daily what is due (retention_...).
+    """Embed queued memories as they come, and once a day delete what the settings retention_... no longer keep.
 
-    An administrator's worker works for everybody. Ctrl-C ends it after the batch it is at, a second Ctrl-C at
-    once; what it had not finished, another does. Any number of workers may run.
+    Memories are queued with the setting embedding_mode = async. A worker of an administrator works for all tenants.
+    Any number of workers may run. Ctrl-C ends a worker after its batch, a second Ctrl-C at once; the jobs it did
+    not finish stay queued.
     """
     target = context.find_root().params
     _Worker(target["dsn"], target["tenant"], once, sweep_minutes * 60, consolidate, adapt).run()
 
 
 class _Worker:
-    """A loop over batches, until somebody stops it."""
+    """A loop over batches until a signal stops it."""
 
     def __init__(
         self, dsn: str, tenant: str | None, once: bool, sweep_s: float, consolidate: bool, adapt: bool
@@ -62,14 +63,14 @@ class _Worker:
         self._consolidates = consolidate
         self._sweep_s = sweep_s
         self._next_sweep = 0.0 if sweep_s else float("inf")
-        self._next_adaptation = 0.0 if adapt else float("inf")
+        self._next_tuning = 0.0 if adapt else float("inf")
         self._next_retention = 0.0
         self._client: Client | None = None
         self._stopped = False
         self._embedded = 0
 
     def run(self) -> None:
-        """Work, and connect again where the server went away."""
+        """Work. If the connection breaks, connect again."""
         with self._interruptible():
             while not self._stopped:
                 try:
@@ -80,7 +81,7 @@ class _Worker:
                     if not self._stopped:
                         report(error)
                 except UnavailableError as error:
-                    if self._client is None or self._stopped:  # it never was there, or is not needed any more
+                    if self._client is None or self._stopped:  # never connected, or stopping
                         raise
                     report(error)
                     self._pause()
@@ -111,22 +112,22 @@ class _Worker:
         if time.monotonic() < self._next_sweep:
             return 0
         self._next_sweep = time.monotonic() + self._sweep_s
-        found = client.embedding_sweep()
+        found = client.embedding_enqueue()
         if found:
             self._say(f"{found} memories without an embedding found")
         return found
 
     def _consolidate(self, client: Client) -> int:
-        runs = client.consolidation_work() if self._consolidates else 0
+        runs = client.consolidation_run() if self._consolidates else 0
         if runs:
             self._say(f"{runs} runs of consolidation")
         return runs
 
     def _adapt(self, client: Client) -> int:
-        if time.monotonic() < self._next_adaptation:
+        if time.monotonic() < self._next_tuning:
             return 0
-        self._next_adaptation = time.monotonic() + _DAY_S
-        runs = client.adaptation_work()
+        self._next_tuning = time.monotonic() + _DAY_S
+        runs = client.tuning_run()
         if runs:
             self._say(f"settings adapted for {runs}")
         return runs
@@ -135,13 +136,13 @@ class _Worker:
         if time.monotonic() < self._next_retention:
             return 0
         self._next_retention = time.monotonic() + _DAY_S
-        forgotten = [one for one in client.retention_work() if one.relation == "memory"]
+        forgotten = [one for one in client.retention_run() if one.relation == "memory"]
         for one in forgotten:
             self._say(f"{one.rows} memories {one.action} by retention")
         return len(forgotten)
 
     def _batch(self, client: Client) -> int:
-        done = dataclasses.asdict(client.job_run(max_jobs=_BATCH))
+        done = dataclasses.asdict(client.embedding_run(max_jobs=_BATCH))
         self._embedded += done["embedded"]
         parts = [f"{count} {what}" for what, count in done.items() if count]
         if parts:
@@ -158,7 +159,7 @@ class _Worker:
 
     @contextlib.contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Let a signal end the loop, and a second one the batch too."""
+        """Let a signal end the loop, and a second one the batch."""
 
         def stop(_signal: int, _frame: FrameType | None) -> None:
             if self._stopped and self._client is not None:

@@ -1,5 +1,5 @@
-"""Files as what they say: documents, the operations of an API, conversations. Nothing here talks to a server."""
+"""Readers of files: documents, API specifications, conversations. Nothing here connects to a server."""
 
 
 class UnreadableError(Exception):
-    """A file, or a part of one, that is not what it should be; the message says why."""
+    """A file, or a part of one, cannot be read. The message says why."""

@@ -1,4 +1,4 @@
-"""Lines for memory_import: of its own files, and of conversations that other programs have exported."""
+"""Lines for memory_import, from its own files and from conversations that other programs exported."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _ROLES = {
 }
 _ROLE_OF = {name: role for role, names in _ROLES.items() for name in names}
 _NAMESPACE = UUID("6f1d2c1e-6d3b-4f0e-9a55-0f6f4c9a2f3b")
-"""Of the ids of conversations, so that one that comes again is known."""
+"""Namespace of conversation ids, so that a second import recognizes a conversation."""
 _LONGEST = 1 << 18
-"""Bytes of a message."""
+"""Largest message, in bytes."""
 _MILLISECONDS = 1e11
-"""From here on a time is told in milliseconds: in seconds it would be after the year 5138."""
+"""Times from here on are milliseconds. As seconds they would be after the year 5138."""
 Json = Mapping[str, Any]
 
 
 def read_lines(file: IO[bytes]) -> Iterator[Json]:
-    """Read a file, of which never more than a line or a conversation is held. Raises UnreadableError."""
+    """Read a file, with at most one line or conversation in memory. Raises UnreadableError."""
     values = _values(file)
     first = next(values, None)
     if first is None:
@@ -41,7 +41,7 @@ def read_lines(file: IO[bytes]) -> Iterator[Json]:
 
 
 def _values(file: IO[bytes]) -> Iterator[Any]:
-    """Yield a file's JSON: the elements of an array, or its lines, or one object."""
+    """Yield the JSON values of a file: elements of an array, lines, or one object."""
     import ijson
 
     start = file.read(1 << 10).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
@@ -83,7 +83,7 @@ def _conversation_lines(values: Iterator[Any]) -> Iterator[Json]:
 
 
 def _conversations(values: Iterator[Any]) -> Iterator[Json]:
-    """Give each conversation; messages without one are one."""
+    """Yield each conversation. Messages without a conversation form one."""
     first = next(values)
     values = itertools.chain([first], values)
     if isinstance(first, Mapping) and _role(first) is not None:
@@ -139,7 +139,7 @@ def _messages(number: int, conversation: Json) -> Iterator[dict[str, Any]]:
 
 
 def _branch(conversation: Json) -> list[Json]:
-    """Follow a tree of messages from the one that was shown last up to its root."""
+    """Follow a tree of messages from the last one shown up to its root."""
     nodes, found = conversation["mapping"], list[Json]()
     key: Any = conversation.get("current_node") or next(reversed(nodes), None)
     seen = set[Any]()

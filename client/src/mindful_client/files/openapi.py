@@ -13,21 +13,21 @@ from mindful_client.files import UnreadableError
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _VERSION = re.compile(r"^[^\S\n]*(?:\{\s*)?[\"']?(?:openapi|swagger)[\"']?\s*:", re.MULTILINE)
 _DEEPEST = 3
-"""How many named schemas are written out one within another."""
+"""Largest depth of nested named schemas."""
 _LONGEST = 1 << 18
-"""Bytes of one memory."""
+"""Largest memory, in bytes."""
 
 
 @dataclass(frozen=True)
 class Specification:
-    """An API: its title and version, and its operations as document_insert_parts takes them."""
+    """An API: its title, version, and operations for document_insert_parts."""
 
     title: str
     operations: list[dict[str, Any]]
 
 
 def read_specification(name: str, text: str) -> Specification | None:
-    """Read an API specification; None if the text is none. Raises UnreadableError."""
+    """Read an API specification. Return None if the text is something else. Raises UnreadableError."""
     if not name.lower().endswith((".json", ".yaml", ".yml")) or not _VERSION.search(text):
         return None
     import jsonref
@@ -140,7 +140,7 @@ def _described(name: str, holder: Mapping[str, Any]) -> str:
 
 
 def _shape(schema: Any, within: tuple[str, ...] = ()) -> str:
-    """Write a schema in a line: Pet {id: integer, tag?: string}, [string], "a" | "b"."""
+    """Write a schema as one line: Pet {id: integer, tag?: string}, [string], "a" | "b"."""
     if not isinstance(schema, Mapping):
         return "any"
     reference = getattr(schema, "__reference__", None)

@@ -11,7 +11,7 @@ from mindful_client.files import UnreadableError
 
 _HTML = (".html", ".htm", ".xhtml")
 _HIDDEN = ("script", "style", "template", "noscript", "nav", "svg")
-"""Elements of HTML that hold no text of the document."""
+"""Elements of HTML without text of the document."""
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -23,7 +23,7 @@ _MARKS = {
 
 @dataclass(frozen=True)
 class Text:
-    """What a file says; format as document_insert takes it."""
+    """The text of a file, and its format for document_insert."""
 
     content: str
     title: str | None = None
@@ -31,7 +31,7 @@ class Text:
 
 
 def read_text(name: str, data: bytes) -> Text:
-    """Read a file's text by the ending of its name. Raises UnreadableError."""
+    """Read a file's text. The ending of its name decides how. Raises UnreadableError."""
     ending = PurePath(name).suffix.lower()
     if ending == ".pdf" or data.startswith(b"%PDF-"):
         text = _pdf(data)
@@ -45,7 +45,7 @@ def read_text(name: str, data: bytes) -> Text:
 
 
 def decode(data: bytes) -> str:
-    """Decode plain text: as its mark says, as UTF-8, or as what it is most likely in. Raises UnreadableError."""
+    """Decode plain text by its byte order mark, as UTF-8, or in the most likely encoding. Raises UnreadableError."""
     encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "utf-8")
     if encoding in ("utf-8", "utf-8-sig") and b"\0" in data:
         raise UnreadableError("is no text: it holds zero bytes")

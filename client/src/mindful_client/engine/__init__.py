@@ -1,0 +1,1 @@
+"""Servers of llama.cpp that run registered model files for all connections."""

@@ -1,0 +1,68 @@
+"""One model behind one socket: python -m mindful_client.engine.server, with a description in JSON."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_LOOK_S = 0.2
+
+
+def parameters(given: dict[str, Any]) -> Any:
+    """Make llama.cpp's parameters of a description."""
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = given["file"]
+    params.model_alias = {given["name"]}
+    if _has_llguidance(xllamacpp.__file__):
+        params.model_tags = {"llguidance"}  # tells mindful that grammars take bounded time
+    params.hostnames = [given["socket"]]
+    params.port = given.get("port", 0)
+    params.n_parallel = given["slots"]
+    params.n_ctx = given["slots"] * given["context"]
+    params.n_gpu_layers = given["gpu_layers"]
+    params.cache_ram_mib = given["cache_mib"]
+    params.endpoint_slots = False  # it shows the prompts of all
+    for processors in (params.cpuparams, params.cpuparams_batch):
+        processors.n_threads = given["threads"]
+        processors.poll = 0  # waiting threads sleep
+    if given["kind"] == "embedder":
+        params.embedding = True
+        params.n_batch = params.n_ubatch = max(512, given["context"])
+    return params
+
+
+def _has_llguidance(package: str) -> bool:
+    """Return whether the library was built with llguidance. A server without it ends when it is asked for it."""
+    for library in Path(package).parent.glob("*.so"):
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            if data.find(b"llg_new_matcher") >= 0:
+                return True
+    return False
+
+
+def main() -> None:
+    """Serve until told to stop, or until the process that started this one is gone."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before the library is loaded
+    os.umask(0o077)  # only this user opens the socket
+    parent = os.getppid()
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    import xllamacpp
+
+    _server = xllamacpp.Server(parameters(json.loads(sys.argv[1])))
+    print("listening", flush=True)
+    while os.getppid() == parent:
+        time.sleep(_LOOK_S)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""Training of LoRA adapters on what a replay run has exported; needs the extra `train`."""

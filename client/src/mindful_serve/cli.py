@@ -1,0 +1,72 @@
+"""mindful serve."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+
+import click
+import uvicorn
+from mindful_client.errors import InvalidInputError
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from mindful_serve.app import application
+from mindful_serve.settings import Settings, is_loopback
+
+_HEAD_S = 15.0
+"""Seconds in which a new connection must have sent a request's head."""
+
+
+class Protocol(H11Protocol):
+    """uvicorn's protocol, which closes a connection that sends no request."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start to wait for the first request."""
+        super().connection_made(transport)
+        self.loop.call_later(_HEAD_S, self._close_unless_begun)
+
+    def _close_unless_begun(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
+
+
+def run(settings: Settings) -> None:
+    """Serve until a signal ends it."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(name)s: %(message)s")
+    for name in ("psycopg.pool", "mcp"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    config = uvicorn.Config(
+        application(settings),
+        host=settings.host,
+        port=settings.port,
+        http=Protocol,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=1000,
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=10,
+    )
+    uvicorn.Server(config).run()
+
+
+def check(settings: Settings) -> None:
+    """Refuse what would let strangers in."""
+    if not settings.needs_key and not is_loopback(settings.host):
+        raise InvalidInputError(
+            f"without keys the service listens on this machine only, and --host is {settings.host}",
+            hint="Make a key with `mindful key create NAME --for TENANT`, and start it with --keys.",
+        )
+    if settings.needs_key and settings.tenant is not None:
+        raise InvalidInputError("--keys and --tenant are given", hint="A key says which tenant it acts for.")
+
+
+def parsed_aliases(given: tuple[str, ...]) -> dict[str, str]:
+    """Read NAME=MODEL."""
+    aliases = {}
+    for one in given:
+        name, separator, model = one.rpartition("=")
+        if not (separator and name and model):
+            raise click.BadParameter(f"{one!r} is not NAME=MODEL", param_hint="--alias")
+        aliases[name] = model
+    return aliases

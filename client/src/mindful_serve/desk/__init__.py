@@ -1,0 +1,1 @@
+"""The desk: a page for people, which the service shows at /."""

@@ -1,0 +1,189 @@
+"""Bodies of requests: what is not listed is refused. Members that change nothing here are listed as neutral."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Text = Annotated[str, Field(max_length=1 << 20)]
+Messages = Annotated[list[dict[str, Any]], Field(min_length=1, max_length=10_000)]
+Count = Annotated[int, Field(ge=-1, le=1 << 30)]
+Number = Annotated[float, Field(ge=-1e6, le=1e6)]
+Index = Annotated[int, Field(ge=-(1 << 31), le=(1 << 31) - 1)]
+
+
+class Body(BaseModel):
+    """A body whose members are all known."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: Annotated[str, Field(max_length=200)] = ""
+    # Neutral: they say who asks, or ask for what is done anyway.
+    user: Text | None = None
+    metadata: dict[str, str] | None = None
+    safety_identifier: Text | None = None
+    prompt_cache_key: Text | None = None
+    service_tier: Literal["auto", "default"] | None = None
+
+
+class StreamOptions(BaseModel):
+    """What a stream tells beside text."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    include_usage: bool = False
+
+
+class Sampled(Body):
+    """What requests for text have in common."""
+
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    max_tokens: Count | None = None
+    temperature: Number | None = None
+    top_p: Number | None = None
+    top_k: Index | None = None
+    min_p: Number | None = None
+    presence_penalty: Number | None = None
+    frequency_penalty: Number | None = None
+    repeat_penalty: Number | None = None
+    logit_bias: dict[str, Number] | None = None
+    stop: Text | list[Text] | None = None
+    seed: Index | None = None
+    n: Index | None = None
+    grammar: Text | None = None
+
+    def sampling(self) -> dict[str, Any]:
+        """Return the arguments of llm_complete that were given."""
+        names = (
+            "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repeat_penalty",
+            "logit_bias", "seed", "n", "grammar",
+        )  # fmt: skip
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.stop is not None:
+            given["stop"] = [self.stop] if isinstance(self.stop, str) else self.stop
+        return given | {"max_tokens": -1 if self.max_tokens is None else self.max_tokens}
+
+
+class JsonSchema(BaseModel):
+    """A named schema."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Text
+    schema_: dict[str, Any] = Field(default_factory=dict, alias="schema")
+    description: Text | None = None
+    strict: bool | None = None
+
+
+class ResponseFormat(BaseModel):
+    """What an answer must be."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+    def schema_of(self) -> dict[str, Any] | None:
+        """Return the schema that the answer is held to."""
+        if self.type == "json_schema":
+            if self.json_schema is None:
+                raise ValueError("json_schema is missing")
+            return self.json_schema.schema_
+        return {"type": "object"} if self.type == "json_object" else None
+
+
+class NamedFunction(BaseModel):
+    """The name of a function."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Text
+
+
+class ToolChoice(BaseModel):
+    """A function that must be called."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["function"]
+    function: NamedFunction
+
+
+class ChatRequest(Sampled):
+    """POST /v1/chat/completions."""
+
+    messages: Messages
+    max_completion_tokens: Count | None = None
+    response_format: ResponseFormat | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    logprobs: bool = False
+    top_logprobs: Index | None = None
+    store: Literal[False] | None = None
+    modalities: list[Literal["text"]] | None = None
+
+
+class TextRequest(Sampled):
+    """POST /v1/completions."""
+
+    prompt: Text | list[Text]
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    echo: Literal[False] | None = None
+    best_of: Literal[1] | None = None
+
+
+class EmbeddingRequest(Body):
+    """POST /v1/embeddings."""
+
+    input: Text | Annotated[list[Any], Field(min_length=1, max_length=2048)]
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Index | None = None
+
+
+class RerankRequest(Body):
+    """POST /v1/rerank."""
+
+    query: Text
+    documents: Annotated[list[Any], Field(min_length=1, max_length=2048)]
+    top_n: Annotated[int, Field(ge=1)] | None = None
+    return_documents: bool = False
+
+
+class ConversationRequest(BaseModel):
+    """POST /v1/conversations."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    metadata: dict[str, str] | None = None
+
+
+class ResponseText(BaseModel):
+    """The form of a response's text."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: dict[str, Any] | None = None
+
+
+class ResponseRequest(Body):
+    """POST /v1/responses."""
+
+    input: Text | Messages
+    instructions: Text | None = None
+    previous_response_id: Annotated[str, Field(max_length=200)] | None = None
+    conversation: Annotated[str, Field(max_length=200)] | dict[str, str] | None = None
+    store: bool = True
+    stream: bool = False
+    max_output_tokens: Count | None = None
+    temperature: Number | None = None
+    top_p: Number | None = None
+    text: ResponseText | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, str] | None = None
+    parallel_tool_calls: bool | None = None
+    truncation: Literal["disabled"] | None = None
+    include: Annotated[list[str], Field(max_length=0)] | None = None
+    background: Literal[False] | None = None

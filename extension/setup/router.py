@@ -1,0 +1,487 @@
+"""Write the extensions mindful_router and mindful_partition from the catalog of an installed mindful.
+
+router.py DSN SOURCE TARGET makes a database in that cluster for the time, reads the public functions, views and types
+of a fresh mindful, and writes the extensions' files: SOURCE holds their hand-written parts.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from psycopg.rows import class_row
+
+DIRECT = {"memory_attach", "memory_detach", "tool_register"}
+"""Functions whose arguments name objects of the partition's database, and which are called there."""
+OWNERS = {"key_create": "$2", "memory_index_create": "$1"}
+"""Functions that may act for a tenant other than the caller's, by the argument that names it."""
+WRITTEN = {"tenant_set", "key_use"}
+"""Functions that the router has of its own."""
+ROUTED = {"key_use"}
+"""Those of them that call partitions."""
+KEYED = {"key_create"}
+"""Functions that return a key, whose place the router keeps."""
+ROUTE = ("route_number", "route_map", "route_tenant")
+ROLES = ("mindful_user", "mindful_reader", "mindful_admin", "mindful_application")
+
+_FUNCTIONS = f"""
+    select p.oid::int8, p.proname as name, p.prokind::text as kind, p.proretset as is_set,
+        p.prorettype = 'void'::regtype as is_void, pg_get_function_arguments(p.oid) as arguments,
+        pg_get_function_identity_arguments(p.oid) as identity, pg_get_function_result(p.oid) as result,
+        coalesce(p.proargnames[1:p.pronargs], '{{}}') as names,
+        array(select format_type(t, null) from unnest(p.proargtypes) with ordinality a (t, n) order by n) as types,
+        case p.provolatile when 'i' then 'immutable' when 's' then 'stable' else 'volatile' end as volatility,
+        obj_description(p.oid, 'pg_proc') as comment, p.prorows as rows, p.proisstrict as is_strict,
+        array(select r.rolname::text from pg_roles r, aclexplode(p.proacl) a
+            where a.grantee = r.oid and a.privilege_type = 'EXECUTE' and r.rolname = any ('{{{",".join(ROLES)}}}')
+            order by 1) as roles
+    from pg_proc p
+    where p.pronamespace = 'mindful'::regnamespace and p.prorettype <> 'trigger'::regtype
+    order by p.proname, p.pronargs"""
+_COLUMNS = """array(
+            select array[quote_ident(a.attname), format_type(a.atttypid, a.atttypmod), col_description(c.oid, a.attnum)]
+            from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+            order by a.attnum
+        ) as columns"""
+_RELATIONS = rf"""
+    select c.relname as name, c.relkind::text as kind, obj_description(c.oid, 'pg_class') as comment,
+        {_COLUMNS},
+        array(select r.rolname::text from pg_roles r, aclexplode(c.relacl) a
+            where a.grantee = r.oid and a.privilege_type = 'SELECT' and r.rolname = any ('{{{",".join(ROLES)}}}')
+            order by 1) as roles
+    from pg_class c
+    where c.relnamespace = 'mindful'::regnamespace and c.relkind in ('r', 'v')
+        and 'select' in (
+            select 'select' from unnest(array['mindful_user', 'mindful_reader']) r
+            where has_table_privilege(r, c.oid, 'select'))
+        and c.relname not like 'memory\_embedding\_%'
+        and c.relname <> 'kv_state'
+    order by c.relname"""
+# Types that public functions take or return, and the types of their columns.
+_TYPES = f"""
+    with recursive used (type) as (
+        select unnest(p.proargtypes::oid[] || p.prorettype || coalesce(p.proallargtypes, '{{}}'))
+        from pg_proc p where p.pronamespace = 'mindful'::regnamespace and p.prorettype <> 'trigger'::regtype
+        union
+        select unnest(array[t.typelem] || array(
+            select a.atttypid from pg_attribute a
+            where a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped))
+        from used u join pg_type t on t.oid = u.type
+    )
+    select t.oid::int8, t.typname as name,
+        coalesce(obj_description(t.typrelid, 'pg_class'), obj_description(t.oid, 'pg_type')) as comment,
+        {_COLUMNS}
+    from used u join pg_type t on t.oid = u.type join pg_class c on c.oid = t.typrelid
+    where t.typnamespace = 'mindful'::regnamespace
+    order by t.oid"""
+
+_ENUMS = """
+    select t.typname as name, obj_description(t.oid, 'pg_type') as comment,
+        array(select e.enumlabel::text from pg_enum e where e.enumtypid = t.oid order by e.enumsortorder) as labels
+    from pg_type t where t.typnamespace = 'mindful'::regnamespace and t.typtype = 'e' order by t.oid"""
+
+
+@dataclass(frozen=True)
+class Enum:
+    """An enumerated type."""
+
+    name: str
+    comment: str
+    labels: list[str]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A public function of mindful."""
+
+    oid: int
+    name: str
+    kind: str
+    is_set: bool
+    is_void: bool
+    arguments: str
+    identity: str
+    result: str | None
+    names: list[str]
+    types: list[str]
+    volatility: str
+    comment: str
+    rows: float
+    is_strict: bool
+    roles: list[str]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A view or table that users may read. The router has a view of it."""
+
+    name: str
+    kind: str
+    comment: str
+    columns: list[list[str | None]]
+    roles: list[str]
+
+
+@dataclass(frozen=True)
+class Composite:
+    """A composite type."""
+
+    oid: int
+    name: str
+    comment: str
+    columns: list[list[str | None]]
+
+
+def main() -> None:
+    """Write the four files."""
+    dsn, source, target = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    with fresh(dsn) as connection:
+        (version,) = connection.execute(
+            "select extversion from pg_extension where extname = 'mindful'"
+        ).fetchone() or ("",)
+        functions = rows(connection, _FUNCTIONS, Function)
+        relations = rows(connection, _RELATIONS, Relation)
+        enums = rows(connection, _ENUMS, Enum)
+        names = {one.name for one in relations}
+        composites = [one for one in rows(connection, _TYPES, Composite) if one.name not in names]
+    written = {
+        "router": [
+            *map(enumerated, enums),
+            *map(composite, composites),
+            *map(router_view, relations),
+            *(figures_view(one) for one in relations if one.kind == "v" and "mindful_reader" in one.roles),
+            *map(router_function, functions),
+        ],
+        "partition": [*map(partition_view, relations), *map(partition_function, functions)],
+    }
+    for name, statements in written.items():
+        before, after = (source / f"{name}{part}.sql" for part in ("", "_last"))
+        script = "\n".join([before.read_text(), *filter(None, statements), after.read_text()])
+        (target / f"mindful_{name}--{version}.sql").write_text(script.replace("@VERSION@", version))
+        control = (source / f"mindful_{name}.control").read_text()
+        (target / f"mindful_{name}.control").write_text(control.replace("@VERSION@", version))
+
+
+@contextmanager
+def fresh(dsn: str) -> Iterator[psycopg.Connection]:
+    """Connect to a new database with mindful, which is dropped afterwards."""
+    name = sql.Identifier(f"mindful_router_{secrets.token_hex(4)}")
+    with psycopg.connect(dsn, autocommit=True) as server:
+        server.execute(sql.SQL("create database {} template template0").format(name))
+        try:
+            with psycopg.connect(
+                make_conninfo(dsn, dbname=name.as_string().strip('"')), autocommit=True
+            ) as connection:
+                connection.execute("set client_min_messages = warning")
+                connection.execute("create extension mindful cascade")
+                connection.execute("set search_path = pg_catalog")
+                yield connection
+        finally:
+            server.execute(sql.SQL("drop database {} with (force)").format(name))
+
+
+def rows(connection: psycopg.Connection, query: str, row: type[Any]) -> list[Any]:
+    """Return the rows of a query."""
+    with connection.cursor(row_factory=class_row(row)) as cursor:
+        return cursor.execute(query.encode()).fetchall()
+
+
+def literal(text: str | None) -> str:
+    """Quote a text."""
+    return "null" if text is None else "'" + text.replace("'", "''") + "'"
+
+
+def composite(one: Composite) -> str:
+    """Return the statements that create a type."""
+    columns = ",\n    ".join(f"{name} {kind}" for name, kind, _ in one.columns)
+    return (
+        f"create type mindful.{one.name} as (\n    {columns}\n);\n"
+        + commented(f"type mindful.{one.name}", one.comment)
+        + "".join(commented(f"column mindful.{one.name}.{name}", note) for name, _, note in one.columns)
+    )
+
+
+def enumerated(one: Enum) -> str:
+    """Return the statements that create an enumerated type."""
+    labels = ", ".join(map(literal, one.labels))
+    return f"create type mindful.{one.name} as enum ({labels});\n" + commented(
+        f"type mindful.{one.name}", one.comment
+    )
+
+
+def commented(target: str, comment: str | None) -> str:
+    """Return the statement that describes an object."""
+    return f"comment on {target} is {literal(comment)};\n" if comment else ""
+
+
+def granted(target: str, right: str, names: list[str]) -> str:
+    """Return the statement that grants a right to roles."""
+    return f"grant {right} on {target} to {', '.join(names)};\n" if names else ""
+
+
+def result_of(one: Function) -> str:
+    """Return the result type, as CREATE FUNCTION takes it."""
+    return one.result or "void"
+
+
+def places(one: Function, first: int = 1) -> list[str]:
+    """Return the arguments as parameters."""
+    return [f"${number}" for number in range(first, first + len(one.names))]
+
+
+def router_function(one: Function) -> str:
+    """Return the statements that create a function of the router."""
+    kind = {"a": "aggregate", "p": "procedure"}.get(one.kind, "function")
+    signature = f"mindful.{one.name}({one.identity})"
+    described = commented(f"{kind} {signature}", one.comment)
+    rights = (
+        f"revoke all on {'routine' if kind == 'aggregate' else kind} {signature} from public;\n"
+        + granted(f"{'routine' if kind == 'aggregate' else kind} {signature}", "execute", one.roles)
+    )
+    if one.name in WRITTEN:
+        return (proxy(one, one.name) if one.name in ROUTED else "") + described + rights
+    if kind == "procedure" or one.name in DIRECT:
+        return stub(one, kind) + described + rights
+    if kind == "aggregate":
+        return aggregate(one) + described + rights
+    return proxy(one, one.name) + caller(one) + described + rights
+
+
+def stub(one: Function, kind: str) -> str:
+    """Return a function that names the partition to call."""
+    returns = "" if kind == "procedure" else f"returns {result_of(one)}\n"
+    stated = "" if kind == "procedure" else f" {one.volatility} parallel unsafe"
+    return f"""create {kind} mindful.{one.name}({one.arguments})
+{returns}language plpgsql{stated} security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    perform _mindful.raise('0A000', '{one.name} cannot be routed', _mindful.direct_hint());
+end
+$$;
+"""
+
+
+def aggregate(one: Function) -> str:
+    """Return an aggregate over texts that runs on the partition at its end."""
+    final = replace(
+        one, kind="f", arguments="state text[]", identity="state text[]", names=["state"], types=["text[]"]
+    )
+    final = replace(final, volatility="volatile", is_strict=False)
+    added = ", ".join(f"${number}" for number in range(2, 2 + len(one.types)))
+    return (
+        proxy(final, one.name)
+        + caller(final, f"_mindful.{one.name}_final")
+        + f"""create function _mindful.{one.name}_add(text[], {", ".join(one.types)}) returns text[]
+language sql immutable parallel unsafe security invoker
+begin atomic
+    select pg_catalog.array_cat($1, array[{added}]);
+end;
+create aggregate mindful.{one.name}({one.arguments}) (
+    sfunc = _mindful.{one.name}_add,
+    stype = text[],
+    initcond = '{{}}',
+    finalfunc = _mindful.{one.name}_final,
+    parallel = unsafe
+);
+"""
+    )
+
+
+def proxy(one: Function, name: str) -> str:
+    """Return the function that PL/Proxy runs on a partition."""
+    arguments = ", ".join([f"{ROUTE[0]} integer, {ROUTE[1]} text, {ROUTE[2]} text", *one.types])
+    result = "text" if one.is_void else result_of(one)
+    return f"""create function _mindful.{name}({arguments}) returns {result}
+language plproxy volatile parallel unsafe security invoker
+as $$ cluster 'mindful'; run on {ROUTE[0]}; target mindful_route.{name}; $$;
+"""
+
+
+def caller(one: Function, name: str = "") -> str:
+    """Return the function that users call."""
+    call = f"_mindful.{one.name}({', '.join(['route.number', 'route.map', 'route.tenant', *places(one)])})"
+    if one.is_void:
+        body = f"perform {call};\n            return;"
+    elif one.is_set:
+        body = f"return query select * from {call};\n            return;"
+    elif one.name in KEYED:
+        body = f"return _mindful.key_keep(coalesce({OWNERS[one.name]}, route.tenant), {call});"
+    else:
+        body = f"return {call};"
+    columns = {part.split()[0] for part in result_of(one).removeprefix("TABLE(").split(", ")}
+    if columns & set(one.names):  # which PL/pgSQL refuses, and SQL allows
+        unnamed = replace(one, arguments=", ".join(one.types), names=[""] * len(one.names))
+        made = f"create function mindful.{one.name}({one.arguments}) returns {result_of(one)}"
+        return (
+            caller(unnamed, f"_mindful.{one.name}_call")
+            + f"""{made}
+language sql {one.volatility} parallel unsafe security invoker rows {one.rows:g}
+set search_path = pg_catalog, mindful, pg_temp
+as $$ select * from _mindful.{one.name}_call({", ".join(places(one))}) $$;
+"""
+        )
+    limits = f" rows {one.rows:g}" if one.is_set and one.rows else ""
+    strict = " strict" if one.is_strict else ""
+    return f"""create function {name or f"mindful.{one.name}"}({one.arguments}) returns {result_of(one)}
+language plpgsql {one.volatility}{strict} parallel unsafe security invoker{limits}
+set search_path = pg_catalog, mindful, pg_temp
+set client_min_messages = warning
+as $${guarded(f"_mindful.route({OWNERS.get(one.name, '')})", body)}$$;
+"""
+
+
+def guarded(route: str, body: str) -> str:
+    """Return the body of a function that routes a call, and routes it again after a move."""
+    return f"""
+declare
+    route _mindful.route;
+    route_detail text;
+    route_hint text;
+begin
+    loop
+        route := {route};
+        begin
+            {body}
+        exception when others then
+            get stacked diagnostics route_detail = pg_exception_detail, route_hint = pg_exception_hint;
+            perform _mindful.route_error(sqlstate, sqlerrm, route_detail, route_hint, route);
+        end;
+    end loop;
+end
+"""
+
+
+def partition_function(one: Function) -> str:
+    """Return the function of a partition that the router calls."""
+    if one.kind == "p" or one.name in DIRECT | {"tenant_set"}:
+        return ""
+    types = ["text[]"] if one.kind == "a" else one.types
+    given = places(one, 4)
+    if one.kind == "a":
+        texts = ", ".join(f"$4[s.row * {len(one.types)} + {n}]" for n in range(1, 1 + len(one.types)))
+        rows_of = f"generate_series(0, cardinality($4) / {len(one.types)} - 1) s (row)"
+        call = f"(select mindful.{one.name}({texts} order by s.row) from {rows_of})"
+    else:
+        named = (f"{name} => {place}" for name, place in zip(one.names, given, strict=True))
+        call = f"mindful.{one.name}({', '.join(named)})"
+    if one.is_void:
+        body = f"perform {call};\n    return null;"
+    elif one.is_set:
+        body = f"return query select * from {call};"
+    else:
+        body = f"return {call};"
+    arguments = ", ".join([f"{ROUTE[0]} integer, {ROUTE[1]} text, {ROUTE[2]} text", *types])
+    return entered(one.name, arguments, "text" if one.is_void else result_of(one), body)
+
+
+def entered(name: str, arguments: str, result: str, body: str) -> str:
+    """Return a function of a partition that the router calls."""
+    return f"""create function mindful_route.{name}({arguments}) returns {result}
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_custom_plan
+as $$
+begin
+    perform mindful_route.enter($1, $2, $3);
+    {body}
+end
+$$;
+"""
+
+
+def view_result(one: Relation) -> str:
+    """Return the columns of a view as the result of a function."""
+    return f"table ({', '.join(f'{name} {kind}' for name, kind, _ in one.columns)})"
+
+
+def partition_view(one: Relation) -> str:
+    """Return the function of a partition that reads a view."""
+    arguments = f"{ROUTE[0]} integer, {ROUTE[1]} text, {ROUTE[2]} text"
+    return entered(
+        f"view_{one.name}", arguments, view_result(one), f"return query select * from mindful.{one.name};"
+    )
+
+
+def router_view(one: Relation) -> str:
+    """Return the statements that create a view of the router."""
+    name, result = f"view_{one.name}", view_result(one)
+    arguments = f"{ROUTE[0]} integer, {ROUTE[1]} text, {ROUTE[2]} text"
+    columns = ", ".join(str(column) for column, _, _ in one.columns)
+    body = f"return query select * from _mindful.{name}(route.number, route.map, route.tenant);\n            return;"
+    return (
+        f"""create function _mindful.{name}({arguments}) returns {result}
+language plproxy volatile parallel unsafe security invoker
+as $$ cluster 'mindful'; run on {ROUTE[0]}; target mindful_route.{name}; $$;
+create function _mindful.{name}() returns {result}
+language plpgsql stable parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set client_min_messages = warning
+as $${guarded("_mindful.route()", body)}$$;
+create view mindful.{one.name} as select {columns} from _mindful.{name}();
+"""
+        + commented(f"view mindful.{one.name}", one.comment)
+        + "".join(commented(f"column mindful.{one.name}.{column}", note) for column, _, note in one.columns)
+        + granted(f"mindful.{one.name}", "select", one.roles)
+    )
+
+
+def figures_view(one: Relation) -> str:
+    """Return the statements that create a view of the figures of all partitions."""
+    name = f"partition_{one.name}"
+    columns = [f"{column} {kind}" for column, kind, _ in one.columns]
+    nulls = ", ".join(f"null::{kind}" for _, kind, _ in one.columns)
+    given = "route.number, route.map, route.tenant"
+    shown = ", ".join(["partition", "error", *(str(column) for column, _, _ in one.columns)])
+    return (
+        f"""create function _mindful.{name}() returns table (partition integer, error text, {", ".join(columns)})
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set client_min_messages = warning
+as $$
+declare
+    route _mindful.route;
+    route_place integer;
+    route_message text;
+begin
+    for route_place in select min(p.number) from mindful.partition p group by p.host, p.port, p.dbname order by 1 loop
+        begin
+            route := _mindful.route_to(route_place);
+            return query select route_place, null::text, v.* from _mindful.view_{one.name}({given}) v;
+        exception when others then
+            route_message := sqlerrm;
+            begin
+                perform _mindful.route_error(sqlstate, route_message, null, null, route);
+            exception when others then
+                route_message := sqlerrm;
+            end;
+            return query select route_place, route_message, {nulls};
+        end;
+    end loop;
+end
+$$;
+create view mindful.{name} as select {shown} from _mindful.{name}();
+"""
+        + commented(
+            f"view mindful.{name}",
+            f"{one.name} of each partition, for mindful_reader. A partition that fails has one row with the error.",
+        )
+        + commented(
+            f"column mindful.{name}.partition",
+            "The number, the lowest one of partitions that share a database.",
+        )
+        + commented(f"column mindful.{name}.error", "NULL, or why the partition did not answer.")
+        + granted(f"mindful.{name}", "select", ["mindful_reader"])
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+-- What a database of 0.2.0 needs to be as one of 0.3.0.
+
+alter table deletion drop constraint deletion_relation_check;
+alter table deletion add constraint deletion_relation_check check (relation in ('session', 'memory', 'memory_link', 'memory_evidence', 'attachment',
+    'embedding_job', 'embedding_job_failed', 'tool', 'kv_state', 'cached_result', 'classifier'));
+
+drop function llm_classify(text, text[], text, text, boolean);
+-- include sql/generate/label.sql llm_classify
+drop function llm_classify_many(text[], text[], text, text, boolean);
+-- include sql/generate/label.sql llm_classify_many
+-- include sql/generate/rerank.sql llm_rank
+-- include sql/generate/aggregate.sql
+-- include sql/generate/each.sql
+-- include sql/generate/cache.sql
+-- include sql/generate/classifier.sql
+-- include sql/memory/derived.sql
+-- include sql/conversation/bearing.sql
+-- include sql/core/setting.sql setting_reset
+-- include sql/conversation/context.sql _mindful.session_read
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('chat_system_prompt', 'text', null, 10000, '{global,user,session}', 'null',
+        'The system prompt of chats whose session has none of its own.'),
+    ('chat_window', 'integer', 2, 1000, '{global,user,session}', '30',
+        'Newest turns of a session that may be shown. When there are more, or they do not fit, half as many are shown.');
+
+-- Recall by source, scope and conditions on metadata.
+update setting_definition set high = 1,
+    description = 'By which share the score of a memory made just now is raised. Above 0.1, new memories pass much better matches.'
+where key = 'recall_boost_recency';
+update setting_definition set initial = '0.25' where key = 'recall_weight_similarity';
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('recall_neighbor_length', 'integer', 1, 262144, '{global,user}', '400',
+        'Number of bytes above which a turn counts less for the turns beside it: a turn of n times as many counts 1/n.'),
+    ('recall_neighbor_question', 'number', 0, 4, '{global,user}', '1',
+        'By which share a turn that ends with a question mark counts more for the turn after it.'),
+    ('recall_prior_question', 'number', 0, 1, '{global,user}', '0.17',
+        'How much is taken from the score of a message that ends with a question mark.'),
+    ('recall_prior_length', 'number', 0, 1, '{global,user}', '0.08',
+        'How much the score of a message rises each time its length grows e-fold, between 20 and 400 characters.'),
+    ('recall_prior_speaker', 'number', 0, 1, '{global,user}', '0.1',
+        'How much the score of a message rises if the query names its speaker.'),
+    ('recall_prior_reply', 'number', 0, 1, '{global,user}', '0.5',
+        'How much is taken from the score of a long reply of the assistant: nothing up to 600 characters, all from 1630 on.'),
+    ('recall_scope', 'text', null, 1024, '{global,user,session}', '"all"',
+        'Memories that chats and memory_recall may use. all: every one. session: a chat uses those of its session. Another text: those with this "scope" in their metadata or in that of their session.');
+alter type recall_filter add attribute source text, add attribute condition jsonpath, add attribute scope text,
+    add attribute scope_sessions uuid[];
+comment on type recall_filter is
+'Which memories may be recalled. NULL means any. statements leaves out questions and the model''s own replies. condition is a metadata filter with operators. scope_sessions are the sessions of the scope.';
+alter type recalled_memory add attribute source_key text;
+comment on column recalled_memory.score is
+'Weighted sum of the arms, each scaled to at most 1, plus the prior of a message (settings recall_prior_...), times the boosts (recall_boost_...).';
+comment on column recalled_memory.source_key is
+'Key of the memory within its source: of a row of an attached table, its primary key. Parts of a long row have the same.';
+drop function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, integer, real, boolean, boolean);
+-- include sql/memory/statement.sql _mindful.is_reply
+-- include sql/memory/candidate.sql _mindful.metadata_condition
+-- include sql/memory/candidate.sql _mindful.recall_filter
+-- include sql/memory/candidate.sql _mindful.recall_admits
+-- include sql/memory/recall.sql _mindful.ends_asking
+-- include sql/memory/recall.sql _mindful.recall_prior
+-- include sql/memory/recall.sql _mindful.recall_scores
+-- include sql/memory/recall.sql _mindful.recall_ranked
+-- include sql/memory/recall.sql _mindful.scope_argument
+-- include sql/memory/recall.sql _mindful.chat_filter
+-- include sql/memory/recall.sql _mindful.memory_recall
+-- include sql/memory/recall.sql memory_recall
+-- include sql/memory/list.sql memory_list
+
+-- Facts bound to a session.
+drop function memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb);
+-- include sql/memory/insert.sql _mindful.session_argument
+-- include sql/memory/insert.sql _mindful.memory_insert_many
+-- include sql/memory/insert.sql memory_insert
+
+-- Attached tables: metadata, tenants, and rows in parts.
+alter table attachment add column metadata text, add column row_tenant text;
+comment on column attachment.metadata is 'The SQL expression over a row that gives its memory''s metadata; NULL: none.';
+comment on column attachment.row_tenant is 'The SQL expression over a row that gives its memory''s tenant; NULL: the tenant that attached the table.';
+create table attachment_tenant (
+    tenant text not null default _mindful.tenant(),
+    relation regclass not null,
+    row_tenant text not null,
+    primary key (tenant, relation, row_tenant),
+    foreign key (tenant, relation) references attachment on delete cascade
+);
+comment on table attachment_tenant is 'Tenants that have had memories of rows of an attached table with an expression for the tenant.';
+alter table attachment_tenant enable row level security, force row level security;
+create policy own on attachment_tenant using (tenant = (select _mindful.tenant()))
+    with check (tenant = (select _mindful.tenant_claimed()));
+select pg_catalog.pg_extension_config_dump('mindful.attachment_tenant', '');
+drop function memory_attach(regclass, text, text);
+drop function _mindful.attachment_write(text, text[], text[]);
+-- include sql/memory/attach.sql _mindful.attachment_parts
+-- include sql/memory/attach.sql _mindful.attachment_delete
+-- include sql/memory/attach.sql _mindful.row_parts
+-- include sql/memory/attach.sql _mindful.attachment_write
+-- include sql/memory/attach.sql memory_attach
+-- include sql/memory/attach.sql _mindful.attachment_tenant_insert
+-- include sql/memory/attach.sql _mindful.attachment_clear
+-- include sql/memory/attach.sql memory_detach
+
+-- Replay and training.
+alter table model drop constraint model_specialization_check;
+alter table model add constraint model_specialization_check
+    check (btrim(specialization) <> '' and octet_length(specialization) <= 128);
+comment on column model.specialization is
+'Purpose of the model, such as general_reasoning. With code_generation its training samples are about code; other names choose the general forms.';
+comment on column model.lora is
+'LoRA parameters that replace the defaults of mindful train: rank, alpha, dropout, epochs, learning_rate, batch, target_modules.';
+comment on column training_sample.refused is
+'Gates that the pair failed: no_consent, no_evidence, not_valid, confidence, volatile, secret, personal, duplicate, second_output (an accepted pair has the same instruction and input), mixed_split (it would put held-out facts into training), not_code (not for a code model), too_long. Texts of secret and personal pairs are not stored.';
+-- include sql/learning/sample.sql _mindful.lora_argument
+-- include sql/learning/sample.sql training_configure
+-- include sql/learning/sample.sql _mindful.replay_facts
+
+-- include sql/core/bound_check.sql
+
+-- confidence: thresholds stay until labels speak against them, and say which answers they were tested on
+alter table calibrator
+    add column unit text not null default 'source' check (unit in ('source', 'question')),
+    add column origin text not null default 'labels' check (origin in ('labels', 'shipped'));
+alter table threshold
+    add column more_labels integer,
+    add column after bigint[],
+    add column last_outcome bigint,
+    add column repeats bigint,
+    add foreign key (tenant, repeats) references threshold;
+alter table decision add column after bigint[] not null default '{}';
+alter table decision drop constraint decision_action_check;
+alter table decision add constraint decision_action_check check (action in ('answer', 'retrieve', 'retry', 'escalate', 'clarify', 'flag', 'abstain', 'uncalibrated'));
+create index on decision (tenant, threshold_id, id) where threshold_id is not null;
+alter type calibration_detail
+    add attribute budget double precision,
+    add attribute delta_spent double precision,
+    add attribute more_labels integer,
+    add attribute ladder jsonb;
+-- thresholds of later stages were tested on all answers, so they apply where nothing was certified before them
+update threshold t set after = '{}'
+from calibrator c
+where c.tenant = t.tenant and c.id = t.calibrator_id and (c.signal_tier > 0 or c.ways <> '{}');
+drop function _mindful.calibrator_find(text, text[], text, boolean, integer, double precision);
+drop function _mindful.tuning_signals(text, integer);
+drop function _mindful.label_count(text, text[], text, boolean);
+drop function _mindful.labelled(text, text[], text, boolean, integer);
+-- include sql/confidence/calibrator.sql _mindful.calibrator_find
+-- include sql/confidence/outcome.sql _mindful.labelled
+-- include sql/confidence/outcome.sql _mindful.label_count
+-- include sql/confidence/tune.sql _mindful.tuning_signals
+-- include sql/confidence/outcome.sql _mindful.threshold_evidence
+-- include sql/confidence/outcome.sql _mindful.threshold_watch
+-- include sql/confidence/outcome.sql answer_label
+-- include sql/confidence/calibration.sql calibrate
+comment on column calibrator.unit is
+'What is drawn independently, and never split between the fit and the test. source: a session, or a source of gold questions. question: a session, or a gold question, as there are fewer than 20 sources.';
+comment on column threshold.run is
+'Sequence number of the test of this budget. Test k may fail with probability delta (1 / k^2 - 1 / (k + 1)^2), so that all tests together fail with probability delta. A call of calibrate that makes no test has no new number.';
+comment on column threshold.delta_spent is
+'The part of delta that the test spent. 0: no test was made, as no result could have certified a threshold.';
+comment on column threshold.more_labels is
+'Estimate of the further labels of the test until a threshold passes. NULL: no number is foreseen, as too many of the most probable answers are wrong.';
+comment on column threshold.after is
+'Thresholds that flagged the answers of the test before: those of lower tiers and of earlier attempts. It applies to such answers only. NULL: any.';
+comment on column threshold.last_outcome is 'Id of the newest label of the test. After an alarm, only newer labels are tested.';
+comment on column threshold.repeats is 'The threshold that this row repeats, because calibrate was called for its budget again.';
+comment on table threshold is
+'Probabilities from which answers are given unflagged, with the budget that each keeps. Of the rows of a calibrator, a budget and the same thresholds before, the newest that is not infeasible is in force.';
+comment on column decision.after is 'Thresholds that this answer, or earlier attempts at the reply, did not reach before.';
+comment on column decision.signal_ms is
+'Cost of each kind of signal in milliseconds: free, question (similarity to the question), brief (the model''s brief answer), second (the fallback''s answer), samples.';
+update setting_definition
+set description = 'Highest tier of signals for answers that tier 0 leaves below the threshold. 1: similarity to the question and the model''s brief answer; 2: also the fallback''s answer; 3: also four samples.'
+where key = 'signal_tier';
+comment on column gold.source is
+'Name of a group, such as one conversation. With 20 groups or more, none is split between fitting and testing. With fewer, each question is a group of its own.';
+comment on column threshold.status is
+'certified: a threshold passed the test. infeasible: none did. tightened: labels showed too many wrong answers among those given, at answer_label or calibrate.';
+comment on column calibrator.origin is
+'labels: fitted to labels of the tenant. shipped: a ranking of the package for this model and prompt form, with the base rate of the tenant''s labels. All labels can test its thresholds.';
+comment on column calibrator.labels is 'Number of labelled answers in the fit. For a shipped ranking, those of the package.';
+comment on column decision.action is
+'answer: given without a flag. flag: given with a flag, or not chosen. uncalibrated: given, but answers of its kind have no calibrator yet, so its probability promises nothing. retrieve, retry, escalate: another attempt replaced this answer, or this attempt replaced another and reached its threshold. clarify: a question was asked back. abstain: the answer was withheld.';
+comment on column decision.probability is
+'Probability that the answer is right, by the calibrator: of answers with this probability, about this share is right. Without a calibrator it comes from the ranking that the package ships for the model, with the base rate of the tenant''s labels. If none is shipped, it is (right + 1) / (labels + 2), the same for every answer (Laplace''s rule of succession).';
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('answer_above', 'number', 0, 1, '{global,user,session}', '1',
+        'Probability from which an answer is given unflagged while no certified threshold applies. It is the user''s own and promises nothing. 1: none.');
+-- include sql/confidence/action.sql _mindful.action_pending
+-- core: tenants are switched in one place
+-- include sql/core/tenant.sql _mindful.tenant_switch
+-- include sql/core/lock.sql _mindful.tenants_run
+-- include sql/memory/posting.sql _mindful.index_rebuild
+-- include sql/memory/index.sql _mindful.index_rebuild_all
+-- include sql/memory/queue.sql _mindful.job_store
+-- include sql/memory/retention.sql _mindful.retention_run_all
+-- include sql/learning/schedule.sql _mindful.consolidation_work
+-- include sql/learning/schedule.sql _mindful.tuning_work
+
+-- confidence: figures by the calibrator in force
+-- include sql/confidence/report.sql _mindful.calibrated
+-- include sql/confidence/report.sql label_probability
+-- include sql/confidence/report.sql reliability_curve
+-- include sql/confidence/report.sql risk_coverage
+-- include sql/confidence/report.sql roc_curve
+
+-- Where models run, and how.
+comment on column model.options is
+'Options of the provider: context_length (tokens), threads (default 1) and repack (default false; true copies Q4 weights into a faster layout in the memory of each connection). A generator also has the following. system_prompt: the default system prompt. layout: a text with {memories} and {message} that places recalled memories in the message. example (default true): whether a question with a memory and its answer comes before a message with memories, from which small models learn to answer. template: a Jinja chat template instead of the file''s. stop: an array of texts that end every answer. prompt_lookup (0 to 32, default 0): number of tokens that are guessed at once at temperature 0 if the answer repeats earlier text; answers stay the same, and copying gets faster (15 is a good value).';
+-- include sql/generate/llm.sql model_usage
+
+-- Keep these last. They grant what all functions and tables above need: no grant has to be written for them.
+-- include sql/core/privilege.sql
+revoke execute on function _mindful.statistics_remove() from public, mindful_user, mindful_admin;
+select _mindful.statistics_remove();
+
+-- include sql/core/plan.sql

@@ -1,0 +1,1 @@
+"""Confidence in answers: signals, calibration, thresholds, decisions and other ways to an answer."""

@@ -1,0 +1,1 @@
+"""What a model is shown: sessions, context, prompt, tools, requested settings, recaps, kept states."""

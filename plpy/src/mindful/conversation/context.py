@@ -1,0 +1,345 @@
+"""What the model is shown for a message: chosen from the session, the memories, the summaries and the tools."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Iterator, Sequence
+from typing import Any
+
+from mindful.conversation import assistant, bearing, clarification
+from mindful.conversation.bearing import Bearing
+from mindful.conversation.clarification import Clarified
+from mindful.conversation.lesson import Lesson, lessons
+from mindful.conversation.prompt import LAYOUT, OWN, Context, Part, example_of, lines
+from mindful.conversation.reading import Reading, read
+from mindful.conversation.tool import Toolbox
+from mindful.conversation.window import cost, first, fitting, from_user, turn_of
+from mindful.core.entry import sql_function
+from mindful.core.errors import InvalidParameterError, NotReadyError, NullValueError
+from mindful.core.ports import Database, Generator, ModelSpec, Row, Sampling
+from mindful.generate.call import SYSTEM_PROMPT, sampling_of, tokens_of
+from mindful.models import runtime
+
+_RELEVANT = 0.6
+"""Share of the best memory's score that others must reach to be shown: weak ones mislead a small model."""
+_RELATED = 0.3
+"""Cosine similarity below which a memory that shares no word with the message has nothing to do with it."""
+_NEITHER = 0.25
+"""Cosine similarity below which a memory has nothing to do with the message, even if it shares a word with it."""
+_WEIGHED = 6
+"""Recalled memories, and newest turns, that are weighed as answers to the message."""
+TURNS = 2
+"""Turns that are read beyond chat_window: one may be the pending message, one more tells that there are others."""
+_SUMMARY_SHARE = 8
+"""Part of the context that summaries may fill: an eighth."""
+_DEFAULT_PROMPT = "the default system prompt"
+_SPEAKERS = {"user": "user"} | dict.fromkeys(OWN, "assistant")
+"""Turns that are shown, and as whose: chat templates know no clarifications."""
+_MESSAGE_OVERHEAD = 8
+"""Tokens that a chat template adds to a message, at most, in the models this was tried with."""
+
+
+@sql_function
+def session_context(
+    db: Database,
+    session_id: str | None,
+    query: str | None,
+    model: str | None,
+    max_tokens: int | None,
+    memories: int | None,
+) -> list[dict[str, Any]]:
+    """Tell what the model would be shown for a message."""
+    if session_id is None:
+        raise NullValueError("session_id is null", "Give a session, as session_start returns it.")
+    spec, generator = runtime.generator(db, model)
+    sampling, reading = sampling_of(max_tokens, 0.0, None), read(db, session_id, TURNS, spec.name, query)
+    context = compose(db, spec, generator, reading, query, sampling, memories)
+    tokens_of(generator, context.messages())  # raises where they do not fit
+    return [dataclasses.asdict(part) for part in context.parts]
+
+
+def compose(
+    db: Database,
+    spec: ModelSpec,
+    generator: Generator,
+    reading: Reading,
+    message: str | None,
+    sampling: Sampling,
+    memories: int | None,
+    tools: Toolbox | None = None,
+) -> Context:
+    """Put together what a generator is shown for a message; without one, for the session's last message.
+
+    With tools, those that the message asks for are called. Memories are as many as the setting says where it is None.
+    """
+    if memories is None:
+        memories = reading.settings["chat_memories"]
+    if not 0 <= memories <= 50:
+        raise InvalidParameterError(f"memories is {memories}", "It must be between 0 and 50.")
+    if message is None and reading.session_id is None:
+        raise NullValueError(
+            "message is null", "Give a message, or a session whose last message waits for an answer."
+        )
+    return _Composer(db, spec, generator, reading, tools).compose(message, sampling, memories)
+
+
+def shown_again(
+    db: Database, spec: ModelSpec, generator: Generator, message_id: int, subject: Row
+) -> Context:
+    """Put together again what was shown for a stored answer, as far as rows tell; see _review_subject."""
+    composer = _Composer(db, spec, generator, read(db, subject["session_id"], 0, spec.name), None)
+    turns = db.rows(
+        "select role, content from _mindful.review_turns($1)",
+        ("bigint",),
+        (message_id,),
+    )
+    return Context(
+        [
+            composer.system_prompt(),
+            *(composer.part("memory", "user", text, "shown for the answer") for text in subject["memories"]),
+            *(composer.part("turn", turn["role"], turn["content"], "before the answer") for turn in turns),
+            composer.part("message", "user", subject["question"], "answered"),
+        ],
+        spec.options.get("layout", LAYOUT),
+    )
+
+
+class _Composer:
+    def __init__(
+        self,
+        db: Database,
+        spec: ModelSpec,
+        generator: Generator,
+        reading: Reading,
+        tools: Toolbox | None,
+    ) -> None:
+        self._db = db
+        self._spec = spec
+        self._generator = generator
+        self._reading = reading
+        self._tools = tools
+        self._considered: Sequence[Row] = ()
+        self._lessons: Sequence[Lesson] = ()
+        self._bearing: Bearing | None = None
+
+    def compose(self, message: str | None, sampling: Sampling, memories: int) -> Context:
+        system, turns, reply_to = self.system_prompt(), self._reading.turns, None
+        if message is None:
+            message, reply_to, turns = self._pending(turns)
+        changes = assistant.wanted(self._reading.settings, message)
+        clarified = self._clarified(turns, message)
+        if clarified is not None:
+            message = clarified.message or message
+        last = self.part("message", "user", message, "to be answered")
+        length = self._generator.context_length
+        room = length - min(sampling.max_tokens, length // 2) - system.tokens - last.tokens
+        settings = list(self._settings(changes))
+        room -= cost(settings)
+        core = self._core(room // 4)
+        room -= cost(core)
+        layout = self._spec.options.get("layout", LAYOUT)
+        with_example = self._spec.options.get("example", True)
+        around = self._around(layout, with_example)
+        turns = self._since(turns)
+        # Turns that leave the window must stay recallable, so those that surely stay are chosen first.
+        shown = {part.memory_id for part in (*self._window(turns, room * 2 // 3), *core)}
+        recalled = fitting(self._recall(message, shown, memories), room // 3 - around)
+        calls = self._tools.use(message, room // 4) if self._tools else []
+        called = [
+            self.part("tool", "user", call.content, f"{call.outcome}, called for the message")
+            for call in calls
+        ]
+        if recalled or called:
+            room -= around + cost(recalled) + cost(called)
+        summaries, window = self._told(turns, room)
+        shown_from = turn_of(window[0], turns) if window else None
+        told = {part.memory_id for part in window}
+        recalled = [part for part in recalled if part.memory_id not in told]
+        parts = [system, *settings, *core, *summaries, *called, *recalled, *window, last]
+        is_plain = not (changes or calls or summaries or self._lessons) and system.reason == _DEFAULT_PROMPT
+        return Context(
+            parts,
+            layout,
+            shown_from,
+            reply_to,
+            changes,
+            calls,
+            self._considered,
+            clarified,
+            self._lessons,
+            with_example,
+            self._bearing if is_plain and self._reading.settings["chat_unknown"] else None,
+        )
+
+    def _around(self, layout: str, with_example: bool) -> int:
+        """Return the tokens that the layout, and the example before it, add to a message with memories."""
+        example = example_of(layout) if with_example else []
+        texts = [layout, *(message.content for message in example)]
+        return sum(map(self._generator.count, texts)) + _MESSAGE_OVERHEAD * len(example)
+
+    def system_prompt(self) -> Part:
+        if prompt := self._reading.system_prompt:
+            return self.part("system", "system", prompt, "the session's system prompt")
+        if prompt := self._reading.settings["chat_system_prompt"]:
+            return self.part("system", "system", prompt, "the setting chat_system_prompt")
+        if prompt := self._spec.options.get("system_prompt"):
+            return self.part("system", "system", str(prompt), "the model's option system_prompt")
+        return self.part("system", "system", SYSTEM_PROMPT, _DEFAULT_PROMPT)
+
+    def _settings(self, changes: Sequence[assistant.Change]) -> Iterator[Part]:
+        asked = {change.key for change in changes}
+        for key, line in assistant.prompt(self._reading.settings, self._reading.prompts, changes):
+            reason = f"setting {key}" + (", as the message asks for" if key in asked else "")
+            yield self.part("setting", "system", line, reason)
+
+    def _core(self, room: int) -> list[Part]:
+        parts = (
+            self.part("core", "system", row["content"], "its metadata say core", row["id"])
+            for row in self._interruptibly(self._reading.core)
+        )
+        return fitting(parts, min(room, self._reading.settings["core_memory_tokens"]))
+
+    def _told(self, turns: Sequence[Row], room: int) -> tuple[list[Part], list[Part]]:
+        """Choose the turns that are shown, and the summaries of those before them."""
+        window = self._window(turns, room)
+        summaries = self._summaries(turns, window, room)
+        if cost(summaries) + cost(window) > room:  # then the window moves, to where it leaves room for them
+            window = self._window(turns, room - cost(summaries))
+            summaries = self._summaries(turns, window, room - cost(window))
+        return summaries, window
+
+    def _summaries(self, turns: Sequence[Row], window: Sequence[Part], room: int) -> list[Part]:
+        """Choose summaries of what was said before the window, the newest that fit a share of the context."""
+        begins = turn_of(window[0], turns) if window else turns[0]["turn"] + 1 if turns else 1
+        if begins == 1:
+            return []
+        rows = self._db.rows(
+            "select id, content, first, last from _mindful.recap_shown($1, $2)",
+            ("uuid", "integer"),
+            (self._reading.session_id, begins),
+        )
+        parts = (
+            self.part(
+                "summary",
+                "system",
+                row["content"],
+                f"turns {row['first']} to {row['last']}, which left the window",
+                row["id"],
+            )
+            for row in rows
+        )
+        return fitting(parts, min(room, self._generator.context_length // _SUMMARY_SHARE))[::-1]
+
+    def _pending(self, turns: Sequence[Row]) -> tuple[str, int, Sequence[Row]]:
+        if not turns or turns[0]["role"] != "user":
+            raise NotReadyError(
+                f"session {self._reading.session_id} has no message that waits for an answer",
+                "Insert the user's message with message_insert, or pass it as message.",
+            )
+        return turns[0]["content"], turns[0]["id"], turns[1:]
+
+    def _clarified(self, turns: Sequence[Row], message: str) -> Clarified | None:
+        """Read the message as the reply to a question that was asked back, if that is the turn before it."""
+        if not turns or turns[0]["role"] != "clarification":
+            return None
+        return clarification.resolve(self._db, turns[0]["id"], message)
+
+    def _since(self, turns: Sequence[Row]) -> Sequence[Row]:
+        """Take the turns from where the last reply's window began; all, if that is not known."""
+        return [turn for turn in turns if turn["turn"] >= (self._reading.shown_from or 1)]
+
+    def _window(self, turns: Sequence[Row], room: int) -> list[Part]:
+        """Choose the turns that are shown, oldest first: all while they fit, then half as many at once."""
+        parts = [
+            self.part(
+                "turn",
+                _SPEAKERS[turn["role"]],
+                turn["content"],
+                f"turn {turn['turn']} of the window",
+                turn["id"],
+            )
+            for turn in self._interruptibly(turns)
+            if turn["role"] in _SPEAKERS
+        ]
+        parts = [part for part in parts if part.tokens <= room]  # one that would never fit hides no other
+        # Half as many at once: the prompt then begins alike for many turns, and its state is used again.
+        most = self._reading.settings["chat_window"]
+        window = from_user(first(parts[:most], room))
+        if len(window) < len(from_user(parts)):
+            window = from_user(first(parts[: most // 2], room // 2)) or window
+        return window[::-1]
+
+    def _recall(self, message: str, shown: set[int | None], memories: int) -> Iterator[Part]:
+        if memories == 0:
+            return
+        embedder, vector = runtime.embed_query(self._db, message)
+        rows = self._db.rows(
+            """select id, content, kind, role, score, similarity, bm25, extract(epoch from created_at) as said_at
+               from _mindful.memory_recall($1, _mindful.vector($2), $3, $4,
+                   _mindful.chat_filter($5))
+               where kind <> 'summary' or session_id is distinct from $5""",
+            ("text", "text", "text", "integer", "uuid"),
+            (message, vector, embedder, memories + len(shown) + 5, self._reading.session_id),
+        )
+        self._considered = rows
+        if self._reading.labelled and self._reading.settings["chat_lessons"]:
+            self._lessons = lessons(self._db, message, vector, embedder)
+        lesson = next((one for one in self._lessons if one.content), None)
+        if lesson and lesson.content:
+            yield self.part("memory", "user", lesson.content, lesson.reason, lesson.memory_id)
+            memories -= 1
+        kept = related(rows, shown | {one.memory_id for one in self._lessons}, message)
+        if embedder is not None and vector is not None and len(message) <= bearing.LONGEST:
+            kept = self._weighed(kept, message, embedder, vector)
+        best = max((row["score"] for row in kept), default=0)
+        for row in self._interruptibly(kept[:memories]):
+            if row["score"] < _RELEVANT * best:
+                continue
+            found = {"similarity": row["similarity"], "BM25": row["bm25"]}
+            reason = ", ".join(f"{name} {value:.2f}" for name, value in found.items() if value is not None)
+            yield self.part("memory", "user", row["content"], reason, row["id"], row["score"])
+
+    def _weighed(self, kept: list[Row], message: str, embedder: str, vector: str) -> list[Row]:
+        """Weigh memories as answers: those that a newer one replaces are left out, and the most similar come first."""
+        rows = [row for row in self._considered if row["role"] not in OWN][:_WEIGHED]
+        turns = [turn["id"] for turn in self._reading.turns[:_WEIGHED]]
+        core = [row["id"] for row in self._reading.core]
+        ids = dict.fromkeys([*(row["id"] for row in rows), *turns, *core])
+        self._bearing = found = bearing.weigh(self._db, message, embedder, vector, list(ids))
+        gone = bearing.outdated(self._db, found, kept[:_WEIGHED])
+        best = max((row["score"] for row in kept), default=1) or 1
+        rest = sorted(
+            (row for row in kept if row["id"] not in gone),
+            key=lambda row: -(row["score"] / best + (row["similarity"] or 0)),
+        )
+        return found.newest_first(rest)
+
+    def part(
+        self,
+        part: str,
+        role: str,
+        content: str,
+        reason: str,
+        memory_id: int | None = None,
+        score: float | None = None,
+    ) -> Part:
+        tokens = self._generator.count("\\n".join(lines(part, content))) + _MESSAGE_OVERHEAD
+        return Part(part, role, content, tokens, memory_id, score, reason)
+
+    def _interruptibly(self, rows: Sequence[Row]) -> Iterator[Row]:
+        """Look for a cancel between rows."""
+        for row in rows:
+            self._db.check()
+            yield row
+
+
+def related(rows: Sequence[Row], shown: Container[int | None], message: str) -> list[Row]:
+    """Keep the statements of a recall that bear on the message and are not shown anyway."""
+    return [
+        row
+        for row in rows
+        if row["id"] not in shown
+        and row["content"] != message
+        and (row["similarity"] is None or row["similarity"] >= _NEITHER)
+        and (row["bm25"] is not None or (row["similarity"] or 0) >= _RELATED)
+    ]

@@ -1,0 +1,144 @@
+"""The prompt for a message: its parts, and the messages that they form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mindful.conversation.assistant import Change
+from mindful.conversation.bearing import Bearing
+from mindful.conversation.clarification import Clarified
+from mindful.conversation.lesson import Lesson
+from mindful.conversation.tool import ToolCall
+from mindful.core.pattern import linear
+from mindful.core.ports import Message, Row
+
+LAYOUT = "Context:\n{memories}\n\nQuestion: {message}\nAnswer:"
+"""How memories and message make one turn; the model's option `layout` replaces it. Memories stand in the user's turn,
+where a small model answers from them far more often than from the system prompt (docs/decisions.md), and quoted, so
+that nothing in them can pass for an instruction."""
+_EXAMPLE = ("The bakery closes at six.", "When does the bakery close?", "The bakery closes at six.")
+"""A memory, a question and its answer, shown before a message with memories. Of 38 questions about one fact a model of
+135M parameters answered 33 rightly without it and 38 with it (docs/decisions.md). The option `example` turns it off."""
+_PLACEHOLDER = linear(r"\{memories\}|\{message\}")
+UNKNOWN = "I do not know."
+OWN = ("assistant", "clarification")
+"""Roles of the model's own messages."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the prompt; a row of session_context."""
+
+    part: str
+    role: str
+    content: str
+    tokens: int
+    memory_id: int | None = None
+    score: float | None = None
+    reason: str = ""
+
+
+_HEADINGS = {"setting": None, "core": "Keep in mind:", "summary": "Earlier in this conversation:"}
+"""Parts of the system message, with their headings. It stays the same from turn to turn."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """The prompt for a message."""
+
+    parts: Sequence[Part]
+    layout: str = LAYOUT
+    shown_from: int | None = None
+    """The turn that the window begins with."""
+    reply_to: int | None = None
+    """The stored message that has no reply yet."""
+    changes: Sequence[Change] = ()
+    """The settings that the message asks to change. The context follows the new values."""
+    calls: Sequence[ToolCall] = ()
+    """The tools that were called for the message."""
+    considered: Sequence[Row] = ()
+    """The recalled memories, with their scores."""
+    clarified: Clarified | None = None
+    """The effect of the message on the clarification before it."""
+    lessons: Sequence[Lesson] = ()
+    """Labeled answers to similar questions."""
+    with_example: bool = True
+    """Whether an example comes before a message with memories."""
+    bearing: Bearing | None = None
+    """How memories bear on the message, if the prompt has nothing else that may answer it."""
+
+    def unknown(self) -> str:
+        """Return the statement that the answer is unknown, with the nearest of the memories shown."""
+        shown = [row for row in self.considered if row["id"] in self.memory_ids]
+        near = self.bearing.nearest(shown) if self.bearing else []
+        quoted = " ".join(f'"{content}"' for content in near)
+        return f"I do not know for sure. I remember: {quoted}" if quoted else UNKNOWN
+
+    @property
+    def memory_ids(self) -> list[int]:
+        """The recalled memories among the parts."""
+        return [part.memory_id for part in self.parts if part.part == "memory" and part.memory_id is not None]
+
+    @property
+    def notes(self) -> list[str]:
+        """Contents of the tool results and memories among the parts."""
+        return [*self._of("tool"), *self._of("memory")]
+
+    @property
+    def question(self) -> str:
+        """The message to answer."""
+        return self.parts[-1].content
+
+    def messages(self) -> list[Message]:
+        """Return the parts as messages, with the memories in the last one, the best memory last."""
+        *earlier, last = self._laid_out()
+        notes = [*self._of("tool"), *reversed(self._of("memory"))]
+        shown = Message(last.role, with_notes(last.content, notes, self.layout))
+        example = example_of(self.layout) if notes and self.with_example else []
+        return [*earlier, *example, shown]
+
+    def next_messages(self, reply: str) -> list[Message]:
+        """Return the messages that begin the next prompt: memories are shown for one turn only."""
+        return [*self._laid_out(), Message("assistant", reply), Message("user", "")]
+
+    def _laid_out(self) -> list[Message]:
+        talk = [Message(part.role, part.content) for part in self.parts if part.part in ("turn", "message")]
+        return [Message("system", "\n\n".join(self._system())), *talk]
+
+    def _system(self) -> Iterator[str]:
+        yield from self._of("system")
+        for part, heading in _HEADINGS.items():
+            if listed := [line for content in self._of(part) for line in lines(part, content)]:
+                yield "\n".join([*filter(None, [heading]), *listed])
+
+    def _of(self, kind: str) -> list[str]:
+        return [part.content for part in self.parts if part.part == kind]
+
+
+def example_of(layout: str) -> list[Message]:
+    """Return the example in a layout, as two messages."""
+    note, question, answer = _EXAMPLE
+    return [Message("user", with_notes(question, [note], layout)), Message("assistant", answer)]
+
+
+def quote(note: str) -> str:
+    """Format a memory for the prompt: one line, a JSON string."""
+    return f"- {json.dumps(note, ensure_ascii=False)}"
+
+
+def lines(part: str, content: str) -> list[str]:
+    """Format the content of a part for the prompt; memories are quoted."""
+    if part == "summary":
+        return [quote(line) for line in content.splitlines() if line.strip()]
+    return [quote(content)] if part in ("core", "memory", "tool") else [content]
+
+
+def with_notes(message: str, notes: Sequence[str], layout: str = LAYOUT) -> str:
+    """Insert quoted notes into the layout, if there are any."""
+    if not notes:
+        return message
+    quoted = "\n".join(map(quote, notes))
+    # One pass over the layout: a placeholder inside a memory or a message stays as it is.
+    return _PLACEHOLDER.sub(lambda found: {"{memories}": quoted, "{message}": message}[found[0]], layout)

@@ -1,0 +1,1 @@
+"""The lowest room: the backend, entry points, errors, ports, slots, settings, text."""

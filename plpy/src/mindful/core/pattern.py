@@ -1,0 +1,55 @@
+"""Regular expressions over users' texts. Only this module imports re, so a test can time every pattern."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+IGNORECASE, MULTILINE, VERBOSE, DOTALL = re.IGNORECASE, re.MULTILINE, re.VERBOSE, re.DOTALL
+
+Found = re.Match[str]
+Linear = re.Pattern[str]
+
+LINEAR: list[re.Pattern[str]] = []
+SHORT: list[Short] = []
+
+
+def linear(source: str, flags: int = 0) -> Linear:
+    """Compile a pattern whose time is linear in the length of the text."""
+    made = re.compile(source, flags)
+    LINEAR.append(made)
+    return made
+
+
+class Short:
+    """A pattern whose time may be quadratic. In texts of more than `longest` characters it finds no match."""
+
+    def __init__(self, source: str, longest: int, flags: int = 0) -> None:
+        self.longest = longest
+        self._pattern = re.compile(source, flags)
+        self.pattern = source
+        SHORT.append(self)
+
+    def search(self, text: str) -> Found | None:
+        """Find the first match in a short text."""
+        return self._pattern.search(text) if len(text) <= self.longest else None
+
+    def match(self, text: str) -> Found | None:
+        """Match at the beginning of a short text."""
+        return self._pattern.match(text) if len(text) <= self.longest else None
+
+    def fullmatch(self, text: str) -> Found | None:
+        """Match a short text as a whole."""
+        return self._pattern.fullmatch(text) if len(text) <= self.longest else None
+
+    def finditer(self, text: str) -> Iterator[Found]:
+        """Find all matches in a short text."""
+        return self._pattern.finditer(text) if len(text) <= self.longest else iter(())
+
+    def split(self, text: str) -> list[str]:
+        """Split a short text; a longer one stays whole."""
+        return self._pattern.split(text) if len(text) <= self.longest else [text]
+
+    def sub(self, replacement: str, text: str) -> str:
+        """Replace all matches in a short text; a longer text is returned unchanged."""
+        return self._pattern.sub(replacement, text) if len(text) <= self.longest else text

@@ -1,0 +1,1 @@
+"""Calls of generators, embedders and rerankers: text, batches, labels, JSON, summaries, embeddings, scores."""

@@ -1,0 +1,43 @@
+"""Detection of answers that repeat themselves."""
+
+from __future__ import annotations
+
+_LEAST_REPEATS = 3
+_LEAST_LENGTH = 80
+"""Characters that the repetitions have together, so that "ha ha ha" and lines of a table are no loop."""
+_LONGEST_UNIT = 240
+
+
+def loop_start(text: str) -> int | None:
+    """Return where the second of at least three equal parts begins with which a text ends; None without such parts."""
+    for length in range(2, min(_LONGEST_UNIT, len(text) // _LEAST_REPEATS) + 1):
+        repeats = max(_LEAST_REPEATS, -(-_LEAST_LENGTH // length))
+        unit = text[-length:]
+        if len(text) < repeats * length or not any(letter.isalnum() for letter in unit):
+            continue
+        if text.endswith(unit * repeats):
+            start = len(text) - repeats * length
+            while start >= length and text[start - length : start] == unit:
+                start -= length
+            return start + length
+    return None
+
+
+class LoopWatch:
+    """Watches an answer as it is made. It checks a text of the length of some repetitions, not all of it."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._marks: list[tuple[int, int]] = []
+
+    def push(self, piece: str, tokens: int) -> bool:
+        """Add a piece, after which the answer has this many tokens. Return whether the answer repeats itself."""
+        self.text += piece
+        self._marks.append((len(self.text), tokens))
+        return loop_start(self.text[-_LONGEST_UNIT * _LEAST_REPEATS :]) is not None
+
+    def cut(self) -> tuple[str, int]:
+        """Return the answer up to its first repetition, and its number of tokens."""
+        start = loop_start(self.text)
+        assert start is not None
+        return self.text[:start], next(tokens for end, tokens in self._marks if end >= start)

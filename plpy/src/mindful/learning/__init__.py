@@ -1,0 +1,1 @@
+"""Consolidation: facts extracted from texts. Replay: training samples made of facts, and the checks on them."""

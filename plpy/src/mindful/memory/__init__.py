@@ -1,0 +1,1 @@
+"""Embeddings of memories, the queue of embeddings, and documents in chunks."""

@@ -1,0 +1,138 @@
+"""Models of llama.cpp: any GGUF file, generator or embedder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from mindful.core.errors import CorruptedModelError, InvalidParameterError
+from mindful.core.ports import Generator, Interrupts, Message, Model, ModelFacts, ModelSpec
+from mindful.models.providers.llama.adapter import Adapter, check_file
+from mindful.models.providers.llama.library import llama
+from mindful.models.providers.llama.probe import probe
+from mindful.models.providers.llama.weights import Weights
+from mindful.models.providers.options import check_known, file_sha256, integer
+
+_ANSWERING = ("system_prompt", "layout", "example", "prompt_lookup")
+_OPTIONS = {
+    "generator": ("context_length", "threads", "repack", "template", "stop", *_ANSWERING),
+    "embedder": ("context_length", "threads", "repack"),
+}
+
+_LONGEST_GUESS = 32
+"""Tokens. In batches of 60 and more llama.cpp's attention rounds differently, which would change answers."""
+_DEFAULT_CONTEXT = 2048
+"""Default context length. The KV cache is private memory of each backend (23 MB per 1,000 tokens at 135M)."""
+
+
+def inspect(kind: str, source: str, options: Mapping[str, Any], interrupts: Interrupts) -> ModelFacts:
+    """Load a GGUF file once and return its facts."""
+    if kind not in _OPTIONS:
+        raise InvalidParameterError(
+            f"llama_cpp does not support kind {kind}",
+            "Register a folder with the provider sentence_transformers.",
+        )
+    check_known(options, _OPTIONS[kind])
+    _repack(options)
+    probe(ModelSpec("", kind, "llama_cpp", source, "", options), interrupts)
+    weights = Weights(source, interrupts=interrupts)
+    try:
+        context_length, _ = _settings(weights, options)
+        pooled = any(
+            weights.metadata(f"{weights.metadata('general.architecture')}.pooling_type") == str(pooling)
+            for pooling in (1, 2, 3)
+        )
+        if pooled != (kind == "embedder"):
+            raise InvalidParameterError(
+                f'the model file "{source}" is {"an embedder" if pooled else "not an embedder"}',
+                f"Register it with kind => '{'embedder' if pooled else 'generator'}'.",
+            )
+        if kind == "generator":
+            _lookup(options)
+            from mindful.models.providers.llama.template import ChatTemplate
+
+            ChatTemplate(weights, options.get("template")).encode([Message("user", "Hi")])
+        return ModelFacts(
+            sha256=file_sha256(source, interrupts),
+            context_length=context_length,
+            dims=llama.llama_model_n_embd_out(weights.model) if pooled else None,
+            license=weights.metadata("general.license"),
+        )
+    finally:
+        weights.close()
+
+
+def inspect_adapter(
+    base: ModelSpec, source: str, options: Mapping[str, Any], interrupts: Interrupts
+) -> ModelFacts:
+    """Load an adapter with its base, evaluate a prompt, and return the facts of the file."""
+    check_known(options, ("scale", *_ANSWERING))
+    check_file(source)
+    sha256 = file_sha256(source, interrupts)
+    spec = replace(base, adapter=source, sha256=sha256, options={**base.options, **options})
+    probe(spec, interrupts)
+    generator = cast(Generator, load(spec, interrupts))
+    try:
+        tokens = generator.encode([Message("user", "Hi")])
+        if not math.isfinite(*generator.next_logprobs(tokens, ["Hi"], interrupts)):
+            raise CorruptedModelError(
+                f'with the adapter file "{source}" the model computes infinite or undefined numbers',
+                "Train the adapter again.",
+            )
+        return ModelFacts(sha256, generator.context_length, dims=None, license=None)
+    finally:
+        generator.close()
+
+
+def load(spec: ModelSpec, interrupts: Interrupts) -> Model:
+    """Map a registered file and create a context for it."""
+    adapter = spec.adapter and Adapter(spec.adapter, spec.sha256, float(spec.options["scale"]))
+    weights = Weights(spec.source, adapter or None, interrupts, _repack(spec.options))
+    try:
+        return _open(spec, weights)
+    except BaseException:
+        weights.close()
+        raise
+
+
+def _open(spec: ModelSpec, weights: Weights) -> Model:
+    context_length, threads = _settings(weights, spec.options)
+    # Imported here, so that embedders load without Jinja.
+    if spec.kind == "embedder":
+        from mindful.models.providers.llama.embedder import LlamaEmbedder
+
+        return LlamaEmbedder(weights, context_length, threads)
+    from mindful.models.providers.llama.generator import LlamaGenerator
+
+    return LlamaGenerator(
+        weights,
+        context_length,
+        threads,
+        lookup=_lookup(spec.options),
+        template=spec.options.get("template"),
+        stop=spec.options.get("stop", ()),
+    )
+
+
+def _lookup(options: Mapping[str, Any]) -> int:
+    return integer(options, "prompt_lookup", 0, 0, _LONGEST_GUESS)
+
+
+def _repack(options: Mapping[str, Any]) -> bool:
+    """Return whether weights are copied into a faster layout, which connections do not share."""
+    repack = options.get("repack", False)
+    if not isinstance(repack, bool):
+        raise InvalidParameterError(f"option repack is {repack!r}", "Pass true or false.")
+    return repack
+
+
+def _settings(weights: Weights, options: Mapping[str, Any]) -> tuple[int, int]:
+    trained = weights.trained_context
+    default = min(trained, _DEFAULT_CONTEXT)
+    # One thread by default: other connections need the other cores, and a single text gains little.
+    return (
+        integer(options, "context_length", default, 16, trained),
+        integer(options, "threads", 1, 1, 64),
+    )

@@ -1,0 +1,88 @@
+"""Choice of the next token from the logits, with or without a grammar."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+from mindful.core.ports import Interrupts, Penalties, Sampling
+from mindful.models.providers.llama.library import llama, np
+from mindful.models.providers.llama.weights import Weights
+
+_CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+"""llama_token_data."""
+
+
+class Sampler:
+    """llama.cpp's sampler chain: biases and penalties, then greedy at temperature 0, else top-k, top-p and min-p.
+
+    Use it as a context manager, which frees its memory. With a grammar the chain's own choice is tried first. Only if
+    the grammar refuses it, the mask of all allowed tokens is computed, which takes longer.
+    """
+
+    def __init__(self, weights: Weights, sampling: Sampling, interrupts: Interrupts) -> None:
+        self._vocabulary_size = weights.vocabulary_size
+        self._guide = weights.guides.guide(sampling.grammar, interrupts) if sampling.grammar else None
+        self._chain = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
+        self._remembers = sampling.penalties != Penalties()
+        for part in (*self._changes(sampling), *_choices(sampling)):
+            llama.llama_sampler_chain_add(self._chain, part)
+
+    def choose(self, context: ctypes.c_void_p, at: int, logits: Any) -> int:
+        """Choose a token by the logits of a batch's entry `at`, -1 being its last."""
+        # A chain with penalties would count a token that the grammar then refuses.
+        if self._guide is None or not self._remembers:
+            token: int = llama.llama_sampler_sample(self._chain, context, at)
+            if self._guide is None or self._guide.accept(token):
+                return token
+        token = self._choose_among(self._guide.allowed(), logits)
+        llama.llama_sampler_accept(self._chain, token)
+        self._guide.accept(token)
+        return token
+
+    def close(self) -> None:
+        """Free the memory."""
+        llama.llama_sampler_free(self._chain)
+
+    def __enter__(self) -> Sampler:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _changes(self, sampling: Sampling) -> Iterator[Any]:
+        """Yield the samplers that change logits: biases and penalties."""
+        if sampling.biases:
+            biases = (llama.llama_logit_bias * len(sampling.biases))(*sampling.biases)
+            yield llama.llama_sampler_init_logit_bias(self._vocabulary_size, len(biases), biases)
+        if self._remembers:
+            last, given = sampling.max_tokens, sampling.penalties
+            yield llama.llama_sampler_init_penalties(
+                self._vocabulary_size, last, given.repeat, given.frequency, given.presence
+            )
+
+    def _choose_among(self, allowed: Any, logits: Any) -> int:
+        candidates = np.zeros(int(allowed.sum()), dtype=_CANDIDATE)
+        candidates["id"] = np.flatnonzero(allowed)
+        candidates["logit"] = logits[allowed]
+        data = candidates.ctypes.data_as(ctypes.POINTER(llama.llama_token_data))
+        array = llama.llama_token_data_array(data, len(candidates), -1, False)
+        llama.llama_sampler_apply(self._chain, ctypes.byref(array))
+        return int(array.data[array.selected].id)
+
+
+def _choices(sampling: Sampling) -> Iterator[Any]:
+    """Yield what chooses a token."""
+    if sampling.temperature == 0:
+        yield llama.llama_sampler_init_greedy()
+        return
+    yield llama.llama_sampler_init_top_k(sampling.top_k)
+    yield llama.llama_sampler_init_top_p(sampling.top_p, 1)
+    yield llama.llama_sampler_init_min_p(sampling.min_p, 1)
+    yield llama.llama_sampler_init_temp(sampling.temperature)
+    seed = llama.LLAMA_DEFAULT_SEED if sampling.seed is None else sampling.seed
+    yield llama.llama_sampler_init_dist(seed)

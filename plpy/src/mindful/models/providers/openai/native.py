@@ -1,0 +1,318 @@
+"""Generators behind llama.cpp's own server, by its own form: prompts are tokens, and any token can be scored."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+from mindful.core.errors import ContextLengthError, InvalidParameterError
+from mindful.core.ports import Completion, Interrupts, Message, Piece, Sampling, Workers
+from mindful.core.text import TextStream
+from mindful.models.providers.openai.constraint import Constraint
+from mindful.models.providers.openai.crew import side_by_side
+from mindful.models.providers.openai.http import Server
+from mindful.models.providers.openai.served import ServedGenerator, malformed, note
+from mindful.models.providers.packing import common_prefix
+from mindful.models.providers.turns import as_user, merged
+
+_TOP = 200
+"""Likeliest tokens that are asked for where candidates are scored; others are asked for one by one."""
+_SURE = 1000.0
+"""Added to a token's logit, so that it is chosen; probabilities are told as they were before."""
+_REFUSED = (400, 500)
+"""What the server answers where its template raises."""
+
+
+class LlamaServerGenerator(ServedGenerator):
+    """A generator whose prompts and candidates are tokenized by the server, users' words without control tokens."""
+
+    def __init__(
+        self,
+        server: Server,
+        host: Interrupts,
+        context_length: int,
+        parallel: int,
+        top: int,
+        options: Mapping[str, Any],
+    ) -> None:
+        super().__init__(server, host, context_length, parallel, top, options)
+        self._caches = bool(options.get("prompt_cache", True))
+        self._root = server.address.root
+        self._mark = secrets.token_hex(8)
+        self._skeletons: dict[tuple[str, ...], list[list[int] | int] | None] = {}
+        self._before: Sequence[int] = ()
+
+    def serve(self, tenant: str) -> None:
+        """Say for whom the next calls are."""
+        if tenant != self._tenant:
+            self._before = ()
+        super().serve(tenant)
+
+    def count(self, text: str) -> int:
+        """Count the tokens of a text, without special tokens."""
+        return len(self._tokens(text))
+
+    def truncate(self, text: str, tokens: int) -> str:
+        """Return the longest beginning of the text that has at most this many tokens."""
+        kept = self._tokens(text)[:tokens]
+        answer = self._server.post(f"{self._root}/detokenize", {"tokens": kept}, self._host)
+        content = answer.get("content")
+        if not isinstance(content, str):
+            raise malformed("content")
+        return content.rstrip("\ufffd")
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """Render messages with the model's chat template, ready for its answer, as tokens.
+
+        The server renders marks in the place of contents: a user's <|im_end|> is text, as in the embedded engine.
+        """
+        parts = merged(messages)
+        skeleton = self._skeleton(parts)
+        if skeleton is None:
+            parts = merged(as_user(parts))
+            skeleton = self._skeleton(parts)
+        if skeleton is None:
+            raise InvalidParameterError(
+                "the model's chat template refuses this conversation",
+                f"The roles were: {', '.join(message.role for message in messages)}.",
+            )
+        tokens: list[int] = []
+        for part in skeleton:
+            tokens += self._tokens(parts[part].content) if isinstance(part, int) else part
+        return tokens
+
+    def tokenize(self, text: str, opens: bool = False) -> list[int]:
+        """Return the tokens of a plain text; those before a text that opens a prompt too."""
+        return self._tokens(text, surround=opens)
+
+    def stream(
+        self, tokens: Sequence[int], sampling: Sampling, completion: Completion, interrupts: Interrupts
+    ) -> Iterator[str]:
+        """Continue the tokens, yielding text as it is made."""
+        own, self._before = common_prefix(self._before, tokens), tokens
+        yield from super().stream(tokens, sampling, completion, interrupts)
+        # What another tenant asked is in the server's cache too, and is not told of.
+        completion.cached_tokens = min(completion.cached_tokens, own)
+
+    def score(
+        self, prompts: Sequence[str], candidates: Sequence[str], end: str, workers: Workers
+    ) -> list[list[float]]:
+        """Mean log-probability of each candidate's tokens, as what follows each of these plain texts."""
+        last = prompts[0][-1]
+        before = len(self._tokens(last))
+        after = [self._tokens(last + text)[before:] for text in candidates]
+        if len(set(map(len, after))) > 1:
+            after = [self._tokens(last + text + end)[before:] for text in candidates]
+        tokens = [self._tokens(prompt, surround=True) for prompt in prompts]
+        longest = max(map(len, tokens)) + max(map(len, after))
+        if longest > self.context_length:
+            raise ContextLengthError(
+                f"a text with its label has {longest} tokens, the model's context holds {self.context_length}",
+                "Shorten it, or give the server a longer context.",
+            )
+        nodes = _nodes(after)
+        jobs = [
+            partial(self._next, (*prompt, *path), sorted(following))
+            for prompt in tokens
+            for path, following in nodes.items()
+        ]
+        found = iter(self._scored(jobs, workers))
+        scores = []
+        for _ in tokens:
+            logprobs = {path: next(found) for path in nodes}
+            scores.append([_mean(row, logprobs) for row in after])
+        return scores
+
+    def next_logprobs(
+        self, tokens: Sequence[int], candidates: Sequence[str], interrupts: Interrupts
+    ) -> list[float]:
+        """Log-probability of the first token of each candidate, as the next token."""
+        firsts = [self._tokens(text)[0] for text in candidates]
+        found = self._next(tokens, sorted(set(firsts)), interrupts)
+        return [found[first] for first in firsts]
+
+    def next_logprobs_many(
+        self, prompts: Sequence[Sequence[int]], candidates: Sequence[str], workers: Workers
+    ) -> list[list[float]]:
+        """Do so for many prompts."""
+        firsts = [self._tokens(text)[0] for text in candidates]
+        jobs = [partial(self._next, tuple(tokens), sorted(set(firsts))) for tokens in prompts]
+        return [[row[first] for first in firsts] for row in self._scored(jobs, workers)]
+
+    def _scored(self, jobs: Sequence[Any], workers: Workers) -> list[dict[int, float]]:
+        if len(jobs) == 1:
+            return [self._remembered(("next", *map(tuple, jobs[0].args)), lambda: jobs[0](workers))]
+        return side_by_side(jobs, self._parallel, workers)
+
+    def _next(self, tokens: Sequence[int], wanted: Sequence[int], interrupts: Interrupts) -> dict[int, float]:
+        """Log-probability of some tokens as the next one: each that is not among the likeliest is asked for alone."""
+        found: dict[int, float] = {}
+        for token in wanted:
+            if token in found:
+                continue
+            body = self._body(tokens, Sampling(1), 1, _TOP if len(wanted) > 1 else 1)
+            body |= {"logit_bias": [[token, _SURE]], "stream": False}
+            answer = self._server.post(f"{self._root}/completion", body, interrupts)
+            try:
+                [chosen] = answer["completion_probabilities"]
+                rows = [chosen, *chosen["top_logprobs"]]
+                found |= {int(row["id"]): min(float(row["logprob"]), 0.0) for row in rows}
+            except (KeyError, TypeError, ValueError):
+                raise malformed("completion_probabilities") from None
+            if token not in found:
+                raise malformed(f"log-probability of token {token}")
+        return found
+
+    def _whole(
+        self,
+        tokens: Sequence[int],
+        sampling: Sampling,
+        constraint: Constraint,
+        completion: Completion,
+        interrupts: Interrupts,
+    ) -> str:
+        text = super()._whole(tokens, sampling, constraint, completion, interrupts)
+        completion.cached_tokens = 0
+        return text
+
+    def _stream(
+        self,
+        tokens: Sequence[int],
+        sampling: Sampling,
+        constraint: Constraint,
+        completion: Completion,
+        interrupts: Interrupts,
+    ) -> Iterator[str]:
+        started, text = time.perf_counter(), TextStream((*sampling.stop, *self._stop))
+        completion.prompt_tokens = len(tokens)
+        most = min(sampling.max_tokens, self.context_length - len(tokens))
+        body = self._body(tokens, sampling, most, self._top) | constraint.body
+        with closing(self._server.events(f"{self._root}/completion", body, interrupts)) as events:
+            for event in events:
+                interrupts.check()
+                pieces = _pieces(event, completion, sampling.alternatives)
+                completion.total_ms = (time.perf_counter() - started) * 1000
+                if pieces:
+                    completion.first_token_ms = completion.first_token_ms or completion.total_ms
+                for piece in pieces:
+                    constraint.take(piece)
+                    if shown := text.push(piece):
+                        yield shown
+                    if text.stopped:
+                        break
+                if text.stopped:  # the connection is closed, so the server stops
+                    completion.finish_reason = "stop"
+                    break
+                if event.get("stop") is True:
+                    completion.finish_reason = "length" if event.get("stop_type") == "limit" else "stop"
+                    completion.cached_tokens = _cached(event)
+        if rest := text.flush():
+            yield rest
+
+    def _body(self, tokens: Sequence[int], sampling: Sampling, most: int, top: int) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "prompt": list(tokens),
+            "n_predict": most,
+            "n_probs": max(top, sampling.alternatives or 0),
+            "temperature": sampling.temperature,
+            "samplers": ["penalties", "top_k", "top_p", "min_p", "temperature"],
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            "min_p": sampling.min_p,
+            "presence_penalty": sampling.penalties.presence,
+            "frequency_penalty": sampling.penalties.frequency,
+            "repeat_penalty": sampling.penalties.repeat,
+            "logit_bias": [list(bias) for bias in sampling.biases],
+            "cache_prompt": self._caches and sampling.seed is None,
+            "stream": True,
+        }
+        if sampling.seed is not None:
+            body["seed"] = sampling.seed
+        return body
+
+    def _tokens(self, text: str, surround: bool = False, special: bool = False) -> list[int]:
+        if not text:
+            return []
+        return self._remembered((text, surround, special), lambda: self._tokenized(text, surround, special))
+
+    def _tokenized(self, text: str, surround: bool, special: bool) -> list[int]:
+        body = {"content": text, "add_special": surround, "parse_special": special}
+        tokens = self._server.post(f"{self._root}/tokenize", body, self._host).get("tokens")
+        if not isinstance(tokens, list) or not all(isinstance(token, int) for token in tokens):
+            raise malformed("tokens")
+        return tokens
+
+    def _skeleton(self, parts: Sequence[Message]) -> list[list[int] | int] | None:
+        roles = tuple(part.role for part in parts)
+        if roles not in self._skeletons:
+            self._skeletons[roles] = self._rendered(roles)
+        return self._skeletons[roles]
+
+    def _rendered(self, roles: Sequence[str]) -> list[list[int] | int] | None:
+        body = {
+            "messages": [{"role": role, "content": f"{self._mark}_{at}_"} for at, role in enumerate(roles)]
+        }
+        answer = self._server.ask(f"{self._root}/apply-template", body, self._host, _REFUSED)
+        if answer is None:
+            return None
+        prompt = answer.get("prompt")
+        if not isinstance(prompt, str):
+            raise malformed("prompt")
+        first, *others = prompt.split(f"{self._mark}_")
+        begins = bool(self._bos) and first.startswith(self._bos)
+        skeleton: list[list[int] | int] = [self._tokens(first, surround=not begins, special=True)]
+        for other in others:
+            at, _, rest = other.partition("_")
+            skeleton += [int(at), self._tokens(rest, special=True)]
+        return skeleton
+
+    @property
+    def _bos(self) -> str:
+        def ask() -> str:
+            return str((self._server.get(f"{self._root}/props", self._host) or {}).get("bos_token") or "")
+
+        return self._remembered("bos", ask)
+
+
+def _pieces(event: Mapping[str, Any], completion: Completion, alternatives: int | None) -> list[bytes]:
+    """Note the tokens of an event, and return their bytes."""
+    pieces = []
+    try:
+        for token in event.get("completion_probabilities", ()):
+            piece = bytes(token["bytes"])
+            note(
+                completion, float(token["logprob"]), [float(row["logprob"]) for row in token["top_logprobs"]]
+            )
+            pieces.append(piece)
+            if alternatives is not None:
+                likeliest = [
+                    (bytes(row["bytes"]), float(row["logprob"]))
+                    for row in token["top_logprobs"][:alternatives]
+                ]
+                completion.pieces.append(Piece(piece, completion.logprobs[-1], tuple(likeliest)))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise malformed("log-probabilities") from None
+    return pieces
+
+
+def _cached(event: Mapping[str, Any]) -> int:
+    timings = event.get("timings")
+    count = timings.get("cache_n", 0) if isinstance(timings, dict) else 0
+    return count if isinstance(count, int) else 0
+
+
+def _nodes(after: Sequence[Sequence[int]]) -> dict[tuple[int, ...], set[int]]:
+    """Collect the places in candidates, by what stands before them, with the tokens that are scored there."""
+    nodes: dict[tuple[int, ...], set[int]] = {}
+    for row in after:
+        for at, token in enumerate(row):
+            nodes.setdefault(tuple(row[:at]), set()).add(token)
+    return nodes
+
+
+def _mean(row: Sequence[int], logprobs: Mapping[tuple[int, ...], Mapping[int, float]]) -> float:
+    return sum(logprobs[tuple(row[:at])][token] for at, token in enumerate(row)) / len(row)

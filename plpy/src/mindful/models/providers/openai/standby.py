@@ -1,0 +1,59 @@
+"""A server that runs the file of an embedded model: whether it is the same model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from mindful.core.errors import InvalidParameterError
+from mindful.core.ports import Embedder, Generator, Host, Message, ModelSpec
+from mindful.models import providers
+
+_TEXT = "Marta moved to Toronto in 2019, and caf\u00e9s there cost 5 dollars."
+_CANDIDATES = (" the", " a", "The", "I", "Yes", "No")
+_FARTHEST_NATS = 0.5
+_LEAST_COSINE = 0.999
+
+
+def examined(host: Host, spec: ModelSpec, address: str) -> Mapping[str, Any]:
+    """Return the options of a served model that computes what the embedded one does, or raise 22023."""
+    embedded = replace(spec, options={key: spec.options[key] for key in spec.options if key != "served"})
+    model = cast(Any, providers.load(embedded, host))
+    try:
+        given = {"context_length": model.context_length} if spec.kind == "generator" else {}
+        if spec.kind == "embedder":
+            given = {"context_length": model.longest, "strip_accents": model.strips_accents}
+        openai = providers.module("openai")
+        facts = openai.inspect(spec.kind, address, given, host)
+        served = cast(Any, openai.load(ModelSpec("", spec.kind, "openai", address, "", facts.found), host))
+        try:
+            same = (_same_embedder if spec.kind == "embedder" else _same_generator)(model, served, host)
+        finally:
+            served.close()
+    finally:
+        model.close()
+    if not same:
+        raise InvalidParameterError(
+            f'the server {address} runs another model than the file of "{spec.name}"',
+            "Start the server with the same file.",
+        )
+    return facts.found
+
+
+def _same_embedder(embedded: Embedder, served: Embedder, host: Host) -> bool:
+    if embedded.dims != served.dims:
+        return False
+    [ours], [theirs] = embedded.embed([_TEXT], host), served.embed([_TEXT], host)
+    return math.fsum(a * b for a, b in zip(ours, theirs, strict=True)) >= _LEAST_COSINE
+
+
+def _same_generator(embedded: Generator, served: Generator, host: Host) -> bool:
+    tokens = embedded.encode([Message("system", "Be brief."), Message("user", _TEXT)])
+    if list(tokens) != list(served.encode([Message("system", "Be brief."), Message("user", _TEXT)])):
+        return False
+    ours = embedded.next_logprobs(tokens, _CANDIDATES, host)
+    theirs = served.next_logprobs(tokens, _CANDIDATES, host)
+    # Those that are nearly impossible are rounded more.
+    return all(abs(a - b) < _FARTHEST_NATS or max(a, b) < -10 for a, b in zip(ours, theirs, strict=True))

@@ -1,0 +1,80 @@
+"""Checks of a registered model's options, and hashes of its files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mindful.core.errors import InvalidParameterError
+from mindful.core.ports import Interrupts
+
+
+def integer(options: Mapping[str, Any], key: str, default: int, low: int, high: int) -> int:
+    """Return an option that is an integer between low and high. Error 22023: it is not."""
+    value = options.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidParameterError(
+            f"option {key} is {value!r}", f"It must be an integer between {low} and {high}."
+        )
+    return value
+
+
+def readable_file(path: str) -> bool:
+    """Return whether a path is absolute and names a file that the server can read."""
+    try:
+        return Path(path).is_absolute() and Path(path).is_file() and os.access(path, os.R_OK)
+    except OSError:
+        return False
+
+
+def gguf_file(path: str) -> bool:
+    """Return whether a path names a GGUF file that the server can read.
+
+    Other files give the same result as missing ones, so that errors do not reveal which files exist.
+    """
+    if not readable_file(path):
+        return False
+    with Path(path).open("rb") as file:
+        return file.read(4) == b"GGUF"
+
+
+def file_sha256(path: str, interrupts: Interrupts | None = None) -> str:
+    """Return the SHA-256 of a file. It checks for interrupts after each megabyte."""
+    digest = hashlib.sha256()
+    with Path(path).open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+            if interrupts is not None:
+                interrupts.check()
+    return digest.hexdigest()
+
+
+def file_stamp(path: str) -> str:
+    """Return a file's size and time of modification, which change when the file is replaced."""
+    found = Path(path).stat()
+    return f"{found.st_size} {found.st_mtime_ns}"
+
+
+def check_known(options: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Refuse unknown options and options of a wrong type."""
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise InvalidParameterError(
+            f"there is no option {unknown[0]}", f"The options are {', '.join(known)}."
+        )
+    for key in ("system_prompt", "layout", "template"):
+        if not isinstance(options.get(key, ""), str):
+            raise InvalidParameterError(f"option {key} is not a text", "Pass a JSON string.")
+    if not isinstance(options.get("example", True), bool):
+        raise InvalidParameterError("option example is not true or false", "Pass a JSON boolean.")
+    stop = options.get("stop", [])
+    if not isinstance(stop, list) or not all(isinstance(text, str) and text for text in stop):
+        raise InvalidParameterError("option stop is not an array of texts", 'Pass an array, such as ["\\n"].')
+    layout = options.get("layout", "{memories}{message}")
+    if "{memories}" not in layout or "{message}" not in layout:
+        raise InvalidParameterError(
+            "option layout lacks a placeholder", "It must contain {memories} and {message}."
+        )

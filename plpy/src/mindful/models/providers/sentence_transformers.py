@@ -1,0 +1,147 @@
+"""Embedders and cross-encoders of sentence-transformers, from Hugging Face folders."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mindful.core.apart import apart
+from mindful.core.errors import (
+    CorruptedModelError,
+    InvalidParameterError,
+    UndefinedFileError,
+)
+from mindful.core.extra import extra
+from mindful.core.ports import Interrupts, Model, ModelFacts, ModelSpec, Vector
+from mindful.core.text import pieces
+from mindful.models.providers.options import check_known, file_sha256, integer, readable_file
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+
+_BATCH = 8
+"""Texts between two checks for interrupts."""
+_CHARACTERS = 64
+"""Characters per token to read. Tokens are shorter on average, so the end of a huge text is not tokenized."""
+
+
+class SentenceEmbedder:
+    """A sentence-transformers model on the CPU."""
+
+    served = False
+
+    def __init__(self, model: SentenceTransformer, interrupts: Interrupts | None) -> None:
+        self._model = model
+        self._interrupts = interrupts
+        self.context_length = model.max_seq_length
+        self.dims = len(model.encode("dimensions"))
+
+    def embed(self, texts: Sequence[str], interrupts: Interrupts) -> list[Vector]:
+        """Embed texts as unit vectors."""
+        order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
+        vectors: list[Vector] = [()] * len(texts)
+        for start in range(0, len(order), _BATCH):
+            interrupts.check()
+            part = order[start : start + _BATCH]
+            rows = self._model.encode(
+                [texts[at][: self.context_length * _CHARACTERS] for at in part],
+                batch_size=_BATCH,
+                normalize_embeddings=True,
+                show_progress_bar=False,
+            )
+            for at, row in zip(part, rows, strict=True):
+                vectors[at] = row.tolist()
+        return vectors
+
+    def count(self, text: str) -> int:
+        """Count the tokens of a text, without special tokens."""
+        tokens = 0
+        for piece in pieces(text):
+            if self._interrupts is not None:
+                self._interrupts.check()
+            tokens += len(self._model.tokenizer.encode(piece, add_special_tokens=False))
+        return tokens
+
+    def close(self) -> None:
+        """Release the weights to the garbage collector."""
+        del self._model
+
+
+class SentenceReranker:
+    """A cross-encoder on the CPU."""
+
+    served = False
+
+    def __init__(self, model: CrossEncoder) -> None:
+        if model.num_labels != 1:
+            raise InvalidParameterError(
+                f"the cross-encoder has {model.num_labels} labels",
+                "Register a cross-encoder with one label, the score.",
+            )
+        self._model = model
+        self.context_length = model.max_seq_length
+
+    def score(self, query: str, texts: Sequence[str], interrupts: Interrupts) -> Iterator[float]:
+        """Yield the scores after the model's own activation."""
+        for start in range(0, len(texts), _BATCH):
+            interrupts.check()
+            longest = self.context_length * _CHARACTERS
+            pairs = [(query[:longest], text[:longest]) for text in texts[start : start + _BATCH]]
+            yield from map(float, self._model.predict(pairs, batch_size=_BATCH, show_progress_bar=False))
+
+    def close(self) -> None:
+        """Release the weights to the garbage collector."""
+        del self._model
+
+
+def inspect(kind: str, source: str, options: Mapping[str, Any], interrupts: Interrupts) -> ModelFacts:
+    """Load a folder once and return its facts."""
+    if kind == "generator":
+        raise InvalidParameterError(
+            f"sentence_transformers does not support kind {kind}",
+            "Register the folder as an embedder or reranker, or a GGUF file with llama_cpp.",
+        )
+    check_known(options, ("threads",))
+    model = _model(kind, source, options, interrupts)
+    weights = next(iter(sorted(Path(source).glob("*.safetensors"))), Path(source) / "config.json")
+    return ModelFacts(
+        sha256=file_sha256(str(weights), interrupts),
+        context_length=model.context_length,
+        dims=model.dims if isinstance(model, SentenceEmbedder) else None,
+        license=None,
+    )
+
+
+def load(spec: ModelSpec, interrupts: Interrupts) -> Model:
+    """Load a registered folder."""
+    return _model(spec.kind, spec.source, spec.options, interrupts)
+
+
+def _model(
+    kind: str, source: str, options: Mapping[str, Any], interrupts: Interrupts
+) -> SentenceEmbedder | SentenceReranker:
+    if not readable_file(f"{source}/config.json"):
+        raise UndefinedFileError(
+            f'there is no model folder "{source}"',
+            "Pass the absolute path of a folder with a config.json that the server's operating system user can read.",
+        )
+    with extra("sentence-transformers"):
+        # The import takes seconds.
+        apart(lambda _stopped: importlib.import_module("sentence_transformers"), interrupts)
+        interrupts.check()
+        import torch
+        from sentence_transformers import CrossEncoder, SentenceTransformer
+    # Waiting threads of torch use processor time, which other connections need.
+    torch.set_num_threads(integer(options, "threads", 1, 1, 64))
+    loaded = CrossEncoder if kind == "reranker" else SentenceTransformer
+    try:
+        model = apart(lambda _stopped: loaded(source, device="cpu", local_files_only=True), interrupts)
+        interrupts.check()
+        return SentenceReranker(model) if kind == "reranker" else SentenceEmbedder(model, interrupts)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise CorruptedModelError(
+            f'the model folder "{source}" cannot be loaded: {error}',
+            "Copy the folder again with all its files.",
+        ) from None

@@ -1,0 +1,59 @@
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('chat_unknown', 'boolean', null, null, '{global,user,session}', 'true',
+        'Whether a chat says that it does not know, and quotes the nearest memory, where a message asks for a fact of the user''s own matters that no memory answers.');
+
+create function _mindful.words_beyond(query text, ids bigint[]) returns table (id bigint, lacked text, held text)
+language plpgsql stable parallel safe security invoker rows 10
+set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with word as materialized (
+        select w.place, w.word,
+            tsvector_to_array(to_tsvector(_mindful.language(_mindful.recall_language()), w.word)) as lexemes
+        from regexp_split_to_table(query, '\s+') with ordinality w (word, place)
+    )
+    select i.id, coalesce(string_agg(w.word, ' ' order by w.place) filter (where not h.held), ''),
+        coalesce(string_agg(w.word, ' ' order by w.place) filter (where h.held), '')
+    from unnest(ids) i (id)
+    cross join word w
+    cross join lateral (
+        select exists (
+            select from mindful.memory_term t
+            where t.tenant = (select _mindful.tenant()) and t.lexeme = any (w.lexemes) and t.id = i.id
+            offset 0
+        ) as held
+    ) h
+    where w.lexemes <> '{}'
+    group by i.id;
+end
+$$;
+comment on function _mindful.words_beyond(text, bigint[]) is
+'Returns for each memory the words of a query that it lacks and those that it has, without stop words, in their order. A query of stop words alone gives no rows.';
+
+create function _mindful.recall_similarities(embedder text, ids bigint[], vectors text[]) returns double precision[]
+language plpgsql stable parallel restricted security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+    vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
+    similarities double precision[];
+begin
+    execute format('
+        select array_agg(coalesce(1 - (e.embedding operator(%1$s.<=>) p.vector::%1$s.vector), 0) order by p.place)
+        from unnest($1, $2) with ordinality p (id, vector, place)
+        left join lateral (
+            select e.embedding from mindful.%2$I e where e.tenant = (select _mindful.tenant()) and e.id = p.id offset 0
+        ) e on true', vector_schema, _mindful.embedding_table(embedder))
+    into similarities using ids, vectors;
+    return coalesce(similarities, '{}');
+end
+$$;
+comment on function _mindful.recall_similarities(text, bigint[], text[]) is
+'Returns the cosine similarity of each memory and the vector beside it, 0 for a memory without an embedding.';

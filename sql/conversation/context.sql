@@ -1,0 +1,112 @@
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('core_memory_tokens', 'integer', 0, 1000000, '{global,user,session}', '256',
+        'How many tokens of core memories, those whose metadata say {"core": true}, are shown with every message.'),
+    ('chat_memories', 'integer', 0, 50, '{global,user,session}', '3',
+        'How many recalled memories are shown with a message at most, where a call does not say it.'),
+    ('chat_system_prompt', 'text', null, 10000, '{global,user,session}', 'null',
+        'The system prompt of chats whose session has none of its own.'),
+    ('chat_window', 'integer', 2, 1000, '{global,user,session}', '30',
+        'Newest turns of a session that may be shown. When there are more, or they do not fit, half as many are shown.'),
+    ('chat_temperature', 'number', 0, 10, '{global,user,session}', '0',
+        'The temperature of chats'' answers, where a call does not say it; 0 always takes the likeliest token.');
+
+create index memory_core on memory (tenant, id) where metadata -> 'core' = 'true';
+
+create function _mindful.core_memory() returns table (id bigint, content text)
+language sql stable parallel safe security invoker rows 5
+begin atomic
+    select m.id, m.content
+    from mindful.memory m
+    where m.tenant = (select _mindful.tenant()) and m.metadata -> 'core' = 'true'
+        and (m.valid_from is null or m.valid_from <= pg_catalog.now())
+        and (m.valid_to is null or m.valid_to > pg_catalog.now())
+    order by m.importance desc, m.id
+    limit 50;
+end;
+comment on function _mindful.core_memory() is 'What is shown with every message: memories whose metadata say {"core": true} and that are valid now, the most important first.';
+
+create function _mindful.session_read(session_id uuid, turns integer, model text, message text default null) returns json
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_sort = off
+as $$
+declare
+    settings jsonb := _mindful.settings(session_id);
+begin
+    if message is not null then
+        perform _mindful.text_argument('message', message);
+    end if;
+    return json_build_object(
+        'settings', settings,
+        'prompts', (
+            select json_object_agg(d.key, json_build_object('text', d.prompt, 'quoted', d.choices is null) order by d.key)
+            from mindful.setting_definition d where d.prompt is not null
+        ),
+        'session', (
+            select json_build_object('system_prompt', s.system_prompt) from mindful.session s
+            where s.tenant = (select _mindful.tenant()) and s.session_id = session_read.session_id
+        ),
+        'turns', (select json_agg(t) from _mindful.session_turns(session_id, case when turns > 0 then (settings ->> 'chat_window')::integer + turns else 0 end) t),
+        'shown_from', (
+            select case
+                when jsonb_typeof(m.metadata -> 'shown_from') = 'number'
+                    and (m.metadata -> 'shown_from')::numeric between 1 and 2147483647
+                    then (m.metadata -> 'shown_from')::integer
+            end
+            from mindful.memory m
+            where m.tenant = (select _mindful.tenant()) and m.session_id = session_read.session_id
+                and m.turn > 0 and m.role = 'assistant' and m.metadata ->> 'model' = session_read.model
+            order by m.turn desc
+            limit 1
+        ),
+        'core', (select json_agg(c) from _mindful.core_memory() c),
+        'labelled', exists (select from mindful.outcome o where o.tenant = (select _mindful.tenant()))
+    );
+end
+$$;
+comment on function _mindful.session_read(uuid, integer, text, text) is
+'Returns what a chat reads before it recalls: the settings in force, the sentences that settings add to the system prompt, the session, its last turns (newest first), the first turn that the model was shown for its last reply there, the core memories, and whether answers have labels. Errors as text_argument for the message.';
+
+create function _mindful.memory_shown(ids bigint[]) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    with free as (
+        select a.id from mindful.memory_access a
+        where a.tenant = (select _mindful.tenant()) and a.id = any (ids)
+        for update skip locked
+    )
+    update mindful.memory_access a
+    set access_count = a.access_count + 1, last_accessed_at = now()
+    from free f
+    where a.tenant = (select _mindful.tenant()) and a.id = f.id;
+    insert into mindful.memory_access (id)
+    select m.id from mindful.memory m
+    where m.tenant = (select _mindful.tenant()) and m.id = any (ids)
+        and not exists (select from mindful.memory_access a where a.tenant = (select _mindful.tenant()) and a.id = m.id)
+    order by m.id
+    on conflict do nothing;
+end
+$$;
+comment on function _mindful.memory_shown(bigint[]) is 'Counts that memories were shown; a row that another transaction is counting in is left to it.';
+
+create function session_context(
+    session_id uuid,
+    query text default null,
+    model text default null,
+    max_tokens integer default 256,
+    memories integer default null
+) returns table (
+    part text, role text, content text, tokens integer, memory_id bigint, score double precision, reason text
+)
+language plpython3u volatile parallel unsafe security invoker cost 10000 rows 10
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.conversation.context import session_context
+return session_context(session_id, query, model, max_tokens, memories)
+$python$;
+comment on function session_context(uuid, text, text, integer, integer) is
+'What the model would be shown for a message in a session, part by part in its order, with its tokens (those that the chat template adds included, at most) and the reason: the system prompt with the core memories and the summaries of turns that left the window, the recalled memories (they stand in the message), the newest turns that fit the context beside max_tokens of answer, the message. Memories NULL: as many as the setting chat_memories says. Without a query, the session''s last message if the user wrote it. Errors: 22004, 22023, 42704, 55000 (no message waits), 54000 (the message alone is too long).';

@@ -1,0 +1,249 @@
+create table setting_definition (
+    key text primary key,
+    type text not null check (type in ('integer', 'number', 'boolean', 'text')),
+    low double precision,
+    high double precision,
+    scopes text[] not null check (scopes <@ array['global', 'user', 'session']),
+    initial jsonb not null,
+    description text not null,
+    choices text[],
+    prompt text
+);
+comment on table setting_definition is 'The settings that exist: type, range, scopes and initial value.';
+comment on column setting_definition.high is 'Largest number, or for texts the largest number of characters.';
+comment on column setting_definition.choices is 'The allowed texts; NULL: any text.';
+comment on column setting_definition.prompt is
+'Sentence that tells the model the value (%s). The assistant may change only settings with such a sentence, when a message asks for it.';
+alter table setting_definition enable row level security, force row level security;
+create policy read on setting_definition for select using (true);
+
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('model_slots', 'integer', 0, 1024, '{global}', '0',
+        'Largest number of connections that run a model at once. 0: one per processor core.'),
+    ('model_slot_wait_ms', 'integer', 1, 3600000, '{global,user}', '60000',
+        'Time in milliseconds that a call waits for a slot before it fails with 55P03.'),
+    ('generation_log', 'boolean', null, null, '{global,user}', 'true',
+        'Whether calls of generators are recorded in the table generation.');
+
+create table setting (
+    tenant text not null default _mindful.tenant(),
+    id bigint generated always as identity,
+    scope text not null check (scope in ('global', 'user', 'session')),
+    session_id uuid,
+    key text not null references setting_definition,
+    value jsonb not null,
+    reason text,
+    changed_by text not null default current_user,
+    changed_at timestamptz not null default clock_timestamp(),
+    confirmed_rows bigint,
+    primary key (tenant, id),
+    check ((scope = 'session') = (session_id is not null)),
+    check ((scope = 'global') = (tenant = ''))
+);
+create index on setting (tenant, key, scope, session_id, id) where key is not null;
+comment on table setting is
+'All changes of settings. The newest row of a scope is in force; a value of null removes the scope''s setting.';
+comment on column setting.tenant is 'Tenant whose setting it is; empty for scope global.';
+comment on column setting.confirmed_rows is
+'Number of rows that an administrator agreed to delete by a global retention setting.';
+alter table setting enable row level security, force row level security;
+create policy own on setting using (tenant = (select _mindful.tenant())) with check (tenant = (select _mindful.tenant_claimed()));
+create policy read_global on setting for select using (tenant = '');
+create policy write_global on setting for insert to mindful_admin with check (tenant = '');
+select pg_catalog.pg_extension_config_dump('mindful.setting', '');
+select pg_catalog.pg_extension_config_dump('mindful.setting_id_seq', '');
+
+create function setting_get(key text, session_id uuid default null) returns jsonb
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    -- The session keeps this plan: it is read many times in a chat turn.
+    return coalesce(
+        (
+            select s.value
+            from (
+                select distinct on (c.scope) c.scope, c.value
+                from mindful.setting c
+                where c.key = setting_get.key
+                    and c.tenant = any (array['', (select _mindful.tenant())])
+                    and (c.scope <> 'session' or c.session_id = setting_get.session_id)
+                order by c.scope, c.id desc
+            ) s
+            where s.value <> 'null'
+            order by array_position(array['session', 'user', 'global'], s.scope)
+            limit 1
+        ),
+        (select d.initial from mindful.setting_definition d where d.key = setting_get.key)
+    );
+end
+$$;
+comment on function setting_get(text, uuid) is
+'Returns the value of a setting that is in force, NULL if the setting does not exist. The session''s value comes first, then the caller''s own, then the global one, then the initial one. Example: select setting_get(''chat_memories'');';
+
+create function _mindful.settings(session_id uuid) returns jsonb
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_sort = off
+as $$
+begin
+    return (
+        select jsonb_object_agg(d.key, coalesce(nullif(of_session.value, 'null'), nullif(of_user.value, 'null'),
+            nullif(of_all.value, 'null'), d.initial))
+        from mindful.setting_definition d
+        left join lateral (
+            select s.value from mindful.setting s
+            where s.tenant = (select _mindful.tenant()) and s.key = d.key and s.scope = 'session'
+                and s.session_id = settings.session_id
+            order by s.id desc limit 1
+        ) of_session on true
+        left join lateral (
+            select s.value from mindful.setting s
+            where s.tenant = (select _mindful.tenant()) and s.key = d.key and s.scope = 'user' and s.session_id is null
+            order by s.id desc limit 1
+        ) of_user on true
+        left join lateral (
+            select s.value from mindful.setting s
+            where s.tenant = '' and s.key = d.key and s.scope = 'global' and s.session_id is null
+            order by s.id desc limit 1
+        ) of_all on true
+    );
+end
+$$;
+comment on function _mindful.settings(uuid) is
+'Returns all settings in force as an object of keys and values, as setting_get returns each.';
+
+create function _mindful.setting_check(key text, value jsonb, scope text) returns jsonb
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    defined mindful.setting_definition;
+    found_type text := jsonb_typeof(value);
+begin
+    select d.* into defined from mindful.setting_definition d where d.key = setting_check.key;
+    if not found then
+        perform _mindful.raise('42704', format('there is no setting %s', coalesce(quote_literal(key), 'null')),
+            'Settings are listed in mindful.setting_definition.');
+    elsif scope is null or scope <> all (defined.scopes) then
+        perform _mindful.raise('22023', format('setting %s has no scope %s', key, coalesce(quote_literal(scope), 'null')),
+            format('Its scopes are %s.', array_to_string(defined.scopes, ', ')));
+    elsif value is null or found_type = 'null' then
+        return 'null';
+    elsif found_type <> (case defined.type when 'integer' then 'number' when 'text' then 'string' else defined.type end)
+        or defined.type = 'integer' and (value #>> '{}')::numeric % 1 <> 0
+    then
+        perform _mindful.raise('22023', format('setting %s is %s', key, value), format('It must be of type %s.', defined.type));
+    elsif found_type = 'number' and not (value #>> '{}')::numeric between defined.low::numeric and defined.high::numeric then
+        perform _mindful.raise('22023', format('setting %s is %s', key, value),
+            format('It must be between %s and %s.', defined.low, defined.high));
+    elsif found_type = 'number' and abs((value #>> '{}')::numeric) < 1e-9 and (value #>> '{}')::numeric <> 0 then
+        perform _mindful.raise('22023', format('setting %s is %s', key, value), 'Its absolute value must be 0 or at least 1e-9.');
+    elsif value #>> '{}' <> all (defined.choices) then
+        perform _mindful.raise('22023', format('setting %s is %s', key, value),
+            format('It must be one of %s.', array_to_string(defined.choices, ', ')));
+    elsif found_type = 'string' and length(value #>> '{}') > defined.high then
+        perform _mindful.raise('22023', format('setting %s has %s characters', key, length(value #>> '{}')),
+            format('It must have at most %s characters.', defined.high));
+    end if;
+    return value;
+end
+$$;
+comment on function _mindful.setting_check(text, jsonb, text) is
+'Returns the value if the setting can have it in the scope. Errors: 42704 (no such setting), 22023 (wrong scope, type or range).';
+
+create function _mindful.setting_insert() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    new.value := _mindful.setting_check(new.key, new.value, new.scope);
+    if new.scope = 'global' and new.key ~ '^retention_' then
+        perform _mindful.retention_check(new.key, new.value, new.confirmed_rows);
+    end if;
+    new.changed_at := clock_timestamp();
+    new.changed_by := coalesce(substring(new.changed_by from '^(?:assistant|confidence_tune) for '), '') || current_user;
+    return new;
+end
+$$;
+comment on function _mindful.setting_insert() is
+'Checks type, range and scope of every inserted setting, and sets who changed it and when. A trigger does this because users may insert into the table, and workers read the settings of all tenants.';
+-- A restore keeps changed_at and changed_by.
+create trigger checked before insert on setting for each row
+    when (pg_catalog.current_setting('row_security') = 'on' or not _mindful.is_restore()) execute function _mindful.setting_insert();
+
+create function setting_set(
+    key text,
+    value jsonb,
+    scope text default 'user',
+    session_id uuid default null,
+    reason text default null,
+    confirmed_rows bigint default null
+) returns jsonb
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    perform _mindful.writable();
+    if (scope = 'session') <> (session_id is not null) then
+        perform _mindful.raise('22023', format('scope is %s, session_id %s', scope, coalesce(session_id::text, 'null')),
+            'Pass session_id if scope is session, and only then.');
+    elsif scope = 'session' and not exists (
+        select from mindful.session s where s.tenant = (select _mindful.tenant()) and s.session_id = setting_set.session_id
+    ) then
+        perform _mindful.raise('42704', format('there is no session %s', session_id),
+            'Call session_start(), or select an id from mindful.session.');
+    end if;
+    insert into mindful.setting (tenant, scope, session_id, key, value, reason, confirmed_rows)
+    values (case scope when 'global' then '' else _mindful.tenant_required() end, scope, session_id, key, value, reason, confirmed_rows);
+    return mindful.setting_get(key, session_id);
+end
+$$;
+comment on function setting_set(text, jsonb, text, uuid, text, bigint) is
+'Changes a setting and returns the value that is in force afterwards. scope is global (all tenants, for administrators), user (the caller''s tenant) or session (with session_id). A JSON null removes the scope''s setting. The table setting keeps every change with its author, time and reason. A global retention setting deletes rows of all tenants. It fails with 55000 and their number unless confirmed_rows is at least that number. Errors: 42704 (no such setting or session), 22023 (wrong type, range or scope), 42501 (scope global without mindful_admin), 55000 (not confirmed). Example: select setting_set(''chat_memories'', ''5'');';
+
+create function setting_reset(
+    key text default null,
+    scope text default 'user',
+    session_id uuid default null,
+    reason text default null
+) returns integer
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    changed text;
+    settings integer := 0;
+begin
+    perform _mindful.writable();
+    if key is not null then
+        perform _mindful.setting_check(key, 'null', scope);
+    end if;
+    for changed in
+        select c.key
+        from (
+            select distinct on (s.key) s.key, s.value
+            from mindful.setting s
+            where s.tenant = case setting_reset.scope when 'global' then '' else (select _mindful.tenant()) end
+                and s.scope = setting_reset.scope and s.session_id is not distinct from setting_reset.session_id
+                and s.key = coalesce(setting_reset.key, s.key)
+            order by s.key, s.id desc
+        ) c
+        where c.value <> 'null'
+    loop
+        perform mindful.setting_set(changed, 'null', scope, session_id, reason);
+        settings := settings + 1;
+    end loop;
+    return settings;
+end
+$$;
+comment on function setting_reset(text, text, uuid, text) is
+'Takes a setting, or all settings if key is NULL, of one scope back, and returns the number of settings that changed.
+The value of the next wider scope, or the initial value, is in force again. Each reset is a change and can be undone. Errors: 42704 (no such setting or session), 22023 (wrong scope), 42501 (scope global needs mindful_admin). Example: select setting_reset(''chat_memories'');';
+
+create view active_setting with (security_invoker = true) as
+select d.key, mindful.setting_get(d.key) as value, d.initial, d.type, d.low, d.high, d.scopes, d.description, d.choices
+from mindful.setting_definition d;
+comment on view active_setting is 'The settings that are in force for the caller outside of sessions.';

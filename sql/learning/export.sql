@@ -1,0 +1,48 @@
+create function _mindful.sample_prompt(instruction text, input text) returns text
+language sql immutable parallel safe security invoker
+begin atomic
+    select instruction || case when input = '' then '' else E'\n\n' || input end;
+end;
+comment on function _mindful.sample_prompt(text, text) is
+'Returns the prompt of a pair: the instruction, and the input below it.';
+
+create function _mindful.sample_json(format text, instruction text, input text, output text) returns jsonb
+language sql stable parallel safe security invoker
+begin atomic
+    select case format
+        when 'alpaca' then pg_catalog.jsonb_build_object('instruction', instruction, 'input', input, 'output', output)
+        when 'chat' then pg_catalog.jsonb_build_object('messages', pg_catalog.jsonb_build_array(
+            pg_catalog.jsonb_build_object('role', 'user', 'content', _mindful.sample_prompt(instruction, input)),
+            pg_catalog.jsonb_build_object('role', 'assistant', 'content', output)))
+        when 'sharegpt' then pg_catalog.jsonb_build_object('conversations', pg_catalog.jsonb_build_array(
+            pg_catalog.jsonb_build_object('from', 'human', 'value', _mindful.sample_prompt(instruction, input)),
+            pg_catalog.jsonb_build_object('from', 'gpt', 'value', output)))
+    end;
+end;
+comment on function _mindful.sample_json(text, text, text, text) is 'Returns a pair as JSON in an export format.';
+
+create function replay_export(run bigint, format text default 'alpaca', split text default null) returns setof jsonb
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if format is null or format not in ('alpaca', 'chat', 'sharegpt') then
+        perform _mindful.raise('22023', format('format is %L', format), 'Pass alpaca, chat or sharegpt.');
+    elsif split is not null and split not in ('train', 'validation') then
+        perform _mindful.raise('22023', format('split is %L', split), 'Pass train, validation, or NULL for both.');
+    elsif not exists (select from mindful.consolidation c
+        where c.tenant = (select _mindful.tenant()) and c.id = run and c.type = 'replay' and c.status = 'completed')
+    then
+        perform _mindful.raise('42704', format('there is no completed replay run %s', coalesce(run::text, 'null')),
+            'List the tenant''s runs in mindful.consolidation, or create one with mindful.replay_run().');
+    end if;
+    return query
+    select _mindful.sample_json(format, s.instruction, s.input, s.output)
+    from mindful.training_sample s
+    where s.tenant = (select _mindful.tenant()) and s.consolidation_id = run and s.refused = '{}'
+        and (replay_export.split is null or s.split = replay_export.split)
+    order by s.id;
+end
+$$;
+comment on function replay_export(bigint, text, text) is
+'Returns the accepted pairs of a completed replay run, one JSON object per row, in the order of their creation. format is alpaca (instruction, input, output), chat (messages with role and content) or sharegpt (conversations with from and value). split is train, validation or NULL (both). One object per line makes a JSONL file. Errors: 22023 (format, split), 42704 (no such completed run of the tenant). Example: select replay_export(3, ''chat'', ''train'');';

@@ -1,0 +1,335 @@
+alter table model
+    add column prompt_format text check (prompt_format in ('alpaca', 'chat')),
+    add column max_sequence_length integer check (max_sequence_length between 16 and 1048576),
+    add column specialization text not null default 'general_reasoning'
+        check (btrim(specialization) <> '' and octet_length(specialization) <= 128),
+    add column lora jsonb not null default '{}' check (jsonb_typeof(lora) = 'object');
+comment on column model.prompt_format is
+'Layout of training prompts: alpaca, or chat (the model''s own chat template). NULL: the model is not trained.';
+comment on column model.max_sequence_length is
+'Largest number of tokens of a training sample; NULL is the context length.';
+comment on column model.specialization is
+'Purpose of the model, such as general_reasoning. With code_generation its training samples are about code; other names choose the general forms.';
+comment on column model.lora is
+'LoRA parameters that replace the defaults of mindful train: rank, alpha, dropout, epochs, learning_rate, batch, target_modules.';
+
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('training_consent', 'boolean', null, null, '{user}', 'false',
+        'Whether what the user has told may become training samples.'),
+    ('replay_level', 'text', null, null, '{global,user}', '"knowledge"', 'Lowest level of facts that become training samples.'),
+    ('replay_confidence', 'number', 0, 1, '{global,user}', '0.7', 'Lowest confidence of facts that become training samples.'),
+    ('replay_accesses', 'integer', 0, 1000000, '{global,user}', '0', 'Smallest number of accesses of facts that become training samples.');
+
+create table training_sample (
+    tenant text not null default _mindful.tenant(),
+    id bigint generated always as identity,
+    consolidation_id bigint not null,
+    model text not null,
+    form text not null check (form in ('recall', 'answer', 'explain', 'factors', 'apply', 'decide', 'abstain')),
+    instruction text,
+    input text,
+    output text,
+    source_id bigint not null,
+    neighbor_ids bigint[] not null default '{}',
+    confidence real not null,
+    split text not null check (split in ('train', 'validation')),
+    refused text[] not null default '{}',
+    created_at timestamptz not null default now(),
+    primary key (tenant, id),
+    foreign key (tenant, consolidation_id) references consolidation (tenant, id) on delete cascade,
+    foreign key (tenant, source_id) references memory (tenant, id) on delete cascade,
+    check (refused <> '{}' or instruction is not null and output is not null)
+);
+comment on column training_sample.form is
+'recall: a question answered without a quote. answer, explain: a question about a quote. factors: linked facts. apply: a preference about code. decide: contradicting facts. abstain: a question without a known answer.';
+create index on training_sample (tenant, consolidation_id) where consolidation_id is not null;
+create index on training_sample (tenant, source_id) where source_id is not null;
+comment on table training_sample is
+'Instruction pairs made from facts: accepted ones, and refused ones with the reasons.';
+comment on column training_sample.source_id is 'The fact that the pair is about.';
+comment on column training_sample.neighbor_ids is
+'Other facts in the pair. If one of them is forgotten, the pair is deleted.';
+comment on column training_sample.split is
+'train or validation, by the sources of the fact. No source has facts in both.';
+comment on column training_sample.refused is
+'Gates that the pair failed: no_consent, no_evidence, not_valid, confidence, volatile, secret, personal, duplicate, second_output (an accepted pair has the same instruction and input), mixed_split (it would put held-out facts into training), not_code (not for a code model), too_long. Texts of secret and personal pairs are not stored.';
+
+create table training_sample_memory (
+    tenant text not null default _mindful.tenant(),
+    sample_id bigint not null,
+    memory_id bigint not null,
+    primary key (tenant, sample_id, memory_id),
+    foreign key (tenant, sample_id) references training_sample (tenant, id) on delete cascade,
+    foreign key (tenant, memory_id) references memory (tenant, id) on delete cascade
+);
+create index on training_sample_memory (tenant, memory_id) where memory_id is not null;
+comment on table training_sample_memory is 'All memories that a pair was made from.';
+
+alter table training_sample enable row level security, force row level security;
+create policy own on training_sample using (tenant = (select _mindful.tenant())) with check (tenant = (select _mindful.tenant_claimed()));
+select pg_catalog.pg_extension_config_dump('mindful.training_sample', '');
+alter table training_sample_memory enable row level security, force row level security;
+create policy own on training_sample_memory using (tenant = (select _mindful.tenant()))
+    with check (tenant = (select _mindful.tenant_claimed()));
+select pg_catalog.pg_extension_config_dump('mindful.training_sample_memory', '');
+select pg_catalog.pg_extension_config_dump('mindful.training_sample_id_seq', '');
+
+create function _mindful.sample_memory_lost() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    delete from mindful.training_sample s using old_rows o where s.tenant = o.tenant and s.id = o.sample_id;
+    return null;
+end
+$$;
+comment on function _mindful.sample_memory_lost() is 'Deletes training samples made from a forgotten memory.';
+
+create function _mindful.sample_lost() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    update mindful.consolidation c set withdrawn = c.withdrawn + o.samples
+    from (select tenant, consolidation_id, count(*) as samples from old_rows where refused = '{}' group by 1, 2) o
+    where c.tenant = o.tenant and c.id = o.consolidation_id;
+    return null;
+end
+$$;
+comment on function _mindful.sample_lost() is 'Counts deleted samples in consolidation.withdrawn of their run.';
+
+create trigger sample_lost after delete on training_sample referencing old table as old_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not _mindful.is_restore()) execute function _mindful.sample_lost();
+create trigger sample_memory_lost after delete on training_sample_memory referencing old table as old_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not _mindful.is_restore()) execute function _mindful.sample_memory_lost();
+
+create function _mindful.lora_argument(lora jsonb) returns jsonb
+language plpgsql immutable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    names jsonb := '{"r": "rank", "lora_alpha": "alpha", "lora_dropout": "dropout", "num_train_epochs": "epochs",
+        "per_device_train_batch_size": "batch"}';
+    checked jsonb := '{}';
+    name text;
+    value jsonb;
+begin
+    if lora is null or jsonb_typeof(lora) <> 'object' then
+        perform _mindful.raise('22023', 'lora is not an object', 'Pass an object such as {"r": 8, "lora_alpha": 16}.');
+    end if;
+    for name, value in select coalesce(names ->> e.key, e.key), e.value from jsonb_each(lora) e loop
+        if name = any ('{rank,alpha,dropout,epochs,learning_rate,batch}') and jsonb_typeof(value) = 'number' then
+            null;
+        elsif name = 'target_modules' and jsonb_typeof(value) = 'array' and value <> '[]'
+            and value <@ '["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]'
+        then
+            null;
+        else
+            perform _mindful.raise('22023', format('lora has %s with %s', to_jsonb(name), left(value::text, 100)),
+                'Pass numbers rank (r), alpha (lora_alpha), dropout (lora_dropout), epochs (num_train_epochs), learning_rate and batch (per_device_train_batch_size), and target_modules, an array of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj.');
+        end if;
+        if checked ? name then
+            perform _mindful.raise('22023', format('lora has %s twice', to_jsonb(name)), 'Pass it under one name.');
+        end if;
+        checked := checked || jsonb_build_object(name, value);
+    end loop;
+    return checked;
+end
+$$;
+comment on function _mindful.lora_argument(jsonb) is
+'Returns LoRA parameters under their names in mindful: r becomes rank, lora_alpha alpha, lora_dropout dropout, num_train_epochs epochs, per_device_train_batch_size batch. Error 22023: another name or a wrong value.';
+
+create function training_configure(
+    name text,
+    prompt_format text,
+    max_sequence_length integer default null,
+    specialization text default 'general_reasoning',
+    lora jsonb default '{}'
+) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    parameters jsonb;
+begin
+    perform _mindful.writable();
+    parameters := _mindful.lora_argument(lora);
+    if prompt_format is not null and prompt_format not in ('alpaca', 'chat') then
+        perform _mindful.raise('22023', format('prompt_format is %L', prompt_format), 'Pass alpaca or chat.');
+    elsif coalesce(btrim(specialization), '') = '' or octet_length(specialization) > 128 then
+        perform _mindful.raise('22023', format('specialization is %L', left(specialization, 200)),
+            'Pass a name of at most 128 bytes, such as general_reasoning or code_generation.');
+    elsif max_sequence_length not between 16 and 1048576 then
+        perform _mindful.raise('22023', format('max_sequence_length is %s', max_sequence_length), 'Pass max_sequence_length between 16 and 1048576.');
+    end if;
+    update mindful.model m
+    set prompt_format = training_configure.prompt_format, max_sequence_length = training_configure.max_sequence_length,
+        specialization = training_configure.specialization, lora = parameters
+    where m.name = training_configure.name and m.kind = 'generator';
+    if not found then
+        perform _mindful.raise('42704', format('there is no generator %s', coalesce(quote_literal(name), 'null')),
+            'The models that you may use are listed in mindful.model.');
+    end if;
+end
+$$;
+comment on function training_configure(text, text, integer, text, jsonb) is
+'Sets how a generator is trained; for administrators. prompt_format is alpaca (### Instruction and ### Response), chat (the model''s own chat template) or NULL (it is not trained). max_sequence_length is the largest number of tokens of a pair, 16 to 1048576; NULL is the context length. specialization is any name; code_generation chooses samples about code, every other name the general forms. lora holds the numbers rank (or r), alpha (lora_alpha), dropout (lora_dropout), epochs (num_train_epochs), learning_rate and batch (per_device_train_batch_size), and target_modules, an array of projections. Errors: 22023, 42704 (no such generator). Example: select training_configure(''smollm2-135m-instruct'', ''chat'', lora => ''{"r": 8, "target_modules": ["q_proj", "v_proj"]}'');';
+
+create type replay_detail as (
+    id bigint,
+    status text,
+    model text,
+    facts integer,
+    accepted integer,
+    refused jsonb,
+    below jsonb,
+    error text
+);
+comment on type replay_detail is
+'Result of replay_run: facts above the thresholds, accepted pairs, refused pairs by reason, and facts below each threshold.';
+
+create function _mindful.replay_filter(filter jsonb) returns jsonb
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    found_filter jsonb := jsonb_build_object('level', mindful.setting_get('replay_level'),
+        'confidence', mindful.setting_get('replay_confidence'), 'accesses', mindful.setting_get('replay_accesses'),
+        'facts', 1000, 'since', null) || coalesce(filter, '{}');
+begin
+    if jsonb_typeof(coalesce(filter, '{}')) <> 'object' or found_filter - '{level,confidence,accesses,facts,since}'::text[] <> '{}' then
+        perform _mindful.raise('22023', 'filter is not an object of thresholds', 'Pass an object with some of level, confidence, accesses, facts and since.');
+    elsif coalesce(found_filter ->> 'level', '') <> all (array['data', 'information', 'knowledge', 'wisdom']) then
+        perform _mindful.raise('22023', format('level is %L', found_filter ->> 'level'), 'Pass data, information, knowledge or wisdom.');
+    elsif jsonb_typeof(found_filter -> 'confidence') <> 'number' or jsonb_typeof(found_filter -> 'accesses') <> 'number'
+        or jsonb_typeof(found_filter -> 'facts') <> 'number' or not (found_filter ->> 'facts')::numeric between 1 and 1000000
+    then
+        perform _mindful.raise('22023', 'confidence, accesses and facts must be numbers', 'Pass numbers, such as {"confidence": 0.8, "accesses": 1, "facts": 500}.');
+    end if;
+    perform _mindful.time_argument('since', found_filter ->> 'since');
+    return found_filter;
+end
+$$;
+comment on function _mindful.replay_filter(jsonb) is
+'Returns the thresholds of a replay run, from the filter or the settings, or raises 22023.';
+
+create function _mindful.replay_facts(filter jsonb)
+returns table (
+    id bigint, subject text, relation text, object text, content text, confidence real, valid boolean, said date,
+    superseded_by bigint, contradicted_by bigint, evidence jsonb, below text
+)
+language sql stable parallel safe security invoker
+begin atomic
+    select m.id, s.subject, s.relation, s.object, m.content, m.confidence,
+        (m.valid_to is null or m.valid_to > pg_catalog.now()), m.valid_from::date, m.superseded_by,
+        (select pg_catalog.min(l.source_id) from mindful.memory_link l
+            where l.tenant = m.tenant and l.target_id = m.id and l.relation = 'contradicts'),
+        (select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('source_id', e.source_id, 'quote', e.quote) order by e.source_id)
+            from mindful.memory_evidence e where e.tenant = m.tenant and e.id = m.id),
+        case
+            when pg_catalog.array_position(array['data', 'information', 'knowledge', 'wisdom'], m.level)
+                < pg_catalog.array_position(array['data', 'information', 'knowledge', 'wisdom'], filter ->> 'level') then 'level'
+            when coalesce(m.confidence, 0) < (filter ->> 'confidence')::real then 'confidence'
+            when coalesce(a.access_count, 0) < (filter ->> 'accesses')::numeric then 'accesses'
+        end
+    from mindful.memory_statement s
+    join mindful.memory m on m.tenant = s.tenant and m.id = s.id
+    left join mindful.memory_access a on a.tenant = m.tenant and a.id = m.id
+    where s.tenant = (select _mindful.tenant())
+        and (filter ->> 'since' is null or m.created_at >= (filter ->> 'since')::timestamptz)
+    order by pg_catalog.array_position(array['wisdom', 'knowledge', 'information', 'data'], m.level),
+        coalesce(a.access_count, 0) desc, m.confidence desc, m.id;
+end;
+comment on function _mindful.replay_facts(jsonb) is
+'Returns extracted facts, wisdom first, within a level the most used and most confident first, with the threshold that each is below, if any.';
+
+create function _mindful.replay_neighbors(id bigint, most integer)
+returns table (neighbor_id bigint, relation text, depth integer, content text)
+language sql stable parallel safe security invoker
+begin atomic
+    with recursive walk (id, relation, depth, weight) as (
+        select replay_neighbors.id, null::text, 0, 1::double precision
+        union all
+        select n.id, n.relation, w.depth + 1, w.weight * n.weight
+        from walk w,
+            lateral (
+                select case when l.source_id = w.id then l.target_id else l.source_id end as id, l.relation, l.weight
+                from mindful.memory_link l
+                where l.tenant = (select _mindful.tenant()) and (l.source_id = w.id or l.target_id = w.id)
+                    and l.relation <> 'contradicts'
+                order by l.weight desc, 1 limit 8
+            ) n
+        where w.depth < 2
+    ),
+    nearest as (
+        select distinct on (w.id) w.id, w.relation, w.depth, w.weight
+        from walk w where w.id <> replay_neighbors.id order by w.id, w.depth, w.weight desc
+    )
+    select n.id, n.relation, n.depth, m.content
+    from nearest n
+    join mindful.memory m on m.tenant = (select _mindful.tenant()) and m.id = n.id
+    where m.kind = 'fact' and (m.valid_to is null or m.valid_to > pg_catalog.now())
+    order by n.depth, n.weight desc, n.id
+    limit most;
+end;
+comment on function _mindful.replay_neighbors(bigint, integer) is
+'Returns valid facts within two links of a fact, the nearest and most strongly linked first.';
+
+create function _mindful.replay(run bigint, model text, thresholds jsonb) returns jsonb
+language plpython3u volatile parallel unsafe security invoker cost 100000
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.learning.sample import replay
+return replay(run, model, thresholds)
+$python$;
+comment on function _mindful.replay(bigint, text, jsonb) is
+'Inserts the training samples of a run and returns counts.';
+
+create function replay_run(model text, filter jsonb default '{}') returns replay_detail
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    thresholds jsonb := _mindful.replay_filter(filter);
+    trained mindful.model;
+    run bigint;
+    counts jsonb := '{}';
+    failure text;
+    closed mindful.consolidation;
+begin
+    perform _mindful.writable();
+    select m.* into trained from mindful.model m where m.name = replay_run.model and m.kind = 'generator';
+    if not found then
+        perform _mindful.raise('42704', format('there is no generator %s', coalesce(quote_literal(model), 'null')),
+            'The models that you may use are listed in mindful.model.');
+    elsif trained.prompt_format is null then
+        perform _mindful.raise('55000', format('the model "%s" has no prompt format', model),
+            format('Ask an administrator to call mindful.training_configure(%L, ''chat'').', model));
+    end if;
+    perform _mindful.consolidation_lock();
+    run := _mindful.consolidation_open('replay', model, jsonb_strip_nulls(thresholds));
+    begin
+        counts := _mindful.replay(run, model, thresholds);
+    exception when feature_not_supported then  -- a library is missing: no run of this server can succeed
+        raise;
+    when others then  -- a cancel is not among them
+        failure := sqlstate || ': ' || sqlerrm;
+        counts := '{}';
+    end;
+    closed := _mindful.consolidation_close(run, counts, failure, true);
+    return (closed.id, closed.status, model, closed.memories_processed, closed.pairs_generated,
+        closed.outputs -> 'refused', closed.outputs -> 'below', closed.error)::mindful.replay_detail;
+end
+$$;
+comment on function replay_run(text, jsonb) is
+'Makes instruction pairs for a generator from the tenant''s best facts, and returns counts. filter is an object with level (data, information, knowledge, wisdom), confidence (0 to 1), accesses, facts (the largest number of them) and since; defaults are the settings replay_level, replay_confidence and replay_accesses. The forms of pairs fit the model''s specialization. A pair is accepted if its evidence exists and is valid, the tenant consents (setting training_consent), it contains no secret and no personal data, it is not a duplicate, does not change soon, and fits max_sequence_length. Refused pairs are stored with the reasons. A run without a fact or an accepted pair has the status failed; its error names the thresholds. Errors: 22023 (filter), 42704 (no such generator), 55000 (the model has no prompt format), 55P03 (a run is active). Example: select id, accepted, refused from replay_run(''smollm2-135m-instruct'', ''{"level": "information"}'');';
+
+create function _mindful.training_model(run bigint) returns jsonb
+language plpython3u stable parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.learning.sample import training_model
+return training_model(run)
+$python$;
+comment on function _mindful.training_model(bigint) is
+'Returns what a training needs of the model of a replay run: model, source, sha256_base, prompt_format, max_sequence_length, specialization, lora, system_prompt. Error 42704 (no such run of the tenant).';

@@ -1,0 +1,416 @@
+create table attachment (
+    tenant text not null default _mindful.tenant(),
+    relation regclass not null,
+    source text not null,
+    content text not null,
+    mode text not null check (mode in ('sync', 'async')),
+    created_at timestamptz not null default now(),
+    metadata text,
+    row_tenant text,
+    primary key (tenant, relation)
+);
+comment on table attachment is
+'Tables of applications whose rows are memories.';
+comment on column attachment.source is 'The table''s name when it was attached, which its memories carry.';
+comment on column attachment.mode is 'Whether rows are embedded within the statement that writes them (sync) or later, by a worker (async).';
+comment on column attachment.content is 'The SQL expression over a row that gives the text to remember.';
+comment on column attachment.metadata is 'The SQL expression over a row that gives its memory''s metadata; NULL: none.';
+comment on column attachment.row_tenant is 'The SQL expression over a row that gives its memory''s tenant; NULL: the tenant that attached the table.';
+alter table attachment enable row level security, force row level security;
+create policy own on attachment using (tenant = (select _mindful.tenant())) with check (tenant = (select _mindful.tenant_claimed()));
+select pg_catalog.pg_extension_config_dump('mindful.attachment', '');
+
+create table attachment_tenant (
+    tenant text not null default _mindful.tenant(),
+    relation regclass not null,
+    row_tenant text not null,
+    primary key (tenant, relation, row_tenant),
+    foreign key (tenant, relation) references attachment on delete cascade
+);
+comment on table attachment_tenant is 'Tenants that have had memories of rows of an attached table with an expression for the tenant.';
+alter table attachment_tenant enable row level security, force row level security;
+create policy own on attachment_tenant using (tenant = (select _mindful.tenant()))
+    with check (tenant = (select _mindful.tenant_claimed()));
+select pg_catalog.pg_extension_config_dump('mindful.attachment_tenant', '');
+
+create function _mindful.relation_name(relation oid) returns text
+language sql stable strict parallel safe security invoker
+begin atomic
+    select pg_catalog.format('%I.%I', n.nspname, c.relname)
+    from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where c.oid = relation;
+end;
+comment on function _mindful.relation_name(oid) is 'A relation''s name, always with its schema.';
+
+create function _mindful.attachment_parts(source text, keys text[]) returns table (key text, part integer, id bigint)
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with recursive found as (
+        select k.key, 1 as part, s.id
+        from unnest(keys) k (key)
+        cross join lateral (
+            select s.id from mindful.memory s
+            where s.tenant = (select _mindful.tenant()) and s.source = attachment_parts.source and s.source_key = k.key
+            offset 0
+        ) s
+        union all
+        select f.key, f.part + 1, s.id
+        from found f
+        cross join lateral (
+            select s.id from mindful.memory s
+            where s.tenant = (select _mindful.tenant()) and s.source = attachment_parts.source
+                and s.source_key = f.key || chr(31) || (f.part + 1)
+            offset 0
+        ) s
+    )
+    select f.key, f.part, f.id from found f;
+end
+$$;
+comment on function _mindful.attachment_parts(text, text[]) is
+'Returns the memories of rows of an attached table, part by part. The key of part n > 1 is the row''s key, chr(31) and n.';
+
+create function _mindful.attachment_delete(source text, keys text[]) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if keys is null then
+        perform _mindful.memory_delete(array(
+            select m.id from mindful.memory m
+            where m.tenant = (select _mindful.tenant()) and m.source = attachment_delete.source
+        ));
+    elsif keys <> '{}' then
+        perform _mindful.memory_delete(array(select p.id from _mindful.attachment_parts(source, keys) p));
+    end if;
+end
+$$;
+comment on function _mindful.attachment_delete(text, text[]) is
+'Deletes the memories of rows of an attached table by primary key, or of all rows (NULL).';
+
+create function _mindful.row_parts(contents text[]) returns table (number integer, part integer, parts integer, content text)
+language plpython3u stable parallel restricted security invoker rows 100
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.memory.document import row_parts
+return row_parts(contents)
+$python$;
+comment on function _mindful.row_parts(text[]) is
+'Splits texts that are longer than the default embedder reads into parts, as documents are. number is the position of the text. Blank texts have no parts.';
+
+create function _mindful.attachment_write(source text, keys text[], contents text[], metadata jsonb[] default null) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    part_keys text[];
+    part_contents text[];
+    part_metadata jsonb[];
+begin
+    select array_agg(case when s.part = 1 then w.key else w.key || chr(31) || s.part end), array_agg(s.content),
+        array_agg(_mindful.metadata(w.metadata)
+            || case when s.parts > 1 then jsonb_build_object('part', s.part, 'parts', s.parts) else '{}' end)
+    into part_keys, part_contents, part_metadata
+    from _mindful.row_parts(contents) s
+    join rows from (unnest(keys), unnest(attachment_write.metadata)) with ordinality w (key, metadata, number)
+        on w.number = s.number;
+    perform _mindful.memory_delete(array(
+        select p.id from _mindful.attachment_parts(attachment_write.source, keys) p
+        where case when p.part = 1 then p.key else p.key || chr(31) || p.part end <> all (coalesce(part_keys, '{}'))
+    ));
+    insert into mindful.memory as m (kind, content, metadata, source, source_key)
+    select 'document', w.content, w.metadata, attachment_write.source, w.key
+    from unnest(part_keys, part_contents, part_metadata) w (key, content, metadata)
+    on conflict (tenant, source, source_key) where source is not null do update
+        set content = excluded.content,
+            metadata = case when attachment_write.metadata is null then m.metadata - '{part,parts}'::text[] else '{}' end
+                || excluded.metadata
+        where m.content <> excluded.content or not m.metadata @> excluded.metadata
+            or attachment_write.metadata is not null and m.metadata <> excluded.metadata;
+end
+$$;
+comment on function _mindful.attachment_write(text, text[], text[], jsonb[]) is
+'Stores rows of an attached table as memories, by primary key. New texts are inserted, changed ones replaced, long ones split into parts, and memories of rows without a text deleted.';
+
+create function memory_attach(
+    relation regclass,
+    content text,
+    mode text default 'sync',
+    metadata text default null,
+    tenant text default null
+) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO'
+set intervalstyle = 'postgres'
+set extra_float_digits = 1
+set bytea_output = 'hex'
+set client_min_messages = warning
+as $$
+declare
+    target pg_class := (select c from pg_class c where c.oid = relation);
+    schema_name name := (select n.nspname from pg_namespace n where n.oid = target.relnamespace);
+    full_name text := _mindful.relation_name(relation);
+    function_name text := format('remember_%s', md5(full_name));
+    dropped mindful.attachment;
+    key text;
+    body text;
+    event text;
+    rows text;
+    row_tenant text;
+    keys text[];
+    contents text[];
+    metadatas jsonb[];
+    remembered bigint := 0;
+    outer_tenant text := coalesce(current_setting('mindful.tenant', true), '');
+    outer_mode text := coalesce(current_setting('mindful.embedding_mode', true), '');
+begin
+    perform _mindful.writable();
+    perform _mindful.text_argument('content', content);
+    perform _mindful.text_argument('metadata', coalesce(metadata, 'x')), _mindful.text_argument('tenant', coalesce(tenant, 'x'));
+    -- Tables that were dropped while they were attached.
+    for dropped in
+        select a.* from mindful.attachment a
+        where a.tenant = _mindful.tenant() and not exists (select from pg_class c where c.oid = a.relation)
+    loop
+        full_name := dropped.source;
+        perform _mindful.attachment_clear(dropped.relation, full_name);
+        perform _mindful.delete('attachment', jsonb_build_array(jsonb_build_object('relation', dropped.relation::oid::text)));
+        execute format('drop function if exists %I.%I()', (parse_ident(full_name))[1], 'remember_' || md5(full_name));
+    end loop;
+    full_name := _mindful.relation_name(relation);
+    if relation is null then
+        perform _mindful.raise('22004', 'relation is null', 'Name a table.');
+    elsif target.relkind <> 'r' then
+        perform _mindful.raise('42809', format('%s is not an ordinary table', full_name),
+            'Attach the tables or partitions that hold its rows.');
+    elsif schema_name in ('mindful', '_mindful', 'pg_catalog', 'pg_toast', 'information_schema') then
+        perform _mindful.raise('42809', format('%s belongs to %s', full_name,
+            case when schema_name in ('mindful', '_mindful') then 'mindful' else 'the server' end), 'Attach a table of an application.');
+    elsif target.relowner <> current_user::regrole then
+        perform _mindful.raise('42501', format('%s is owned by %s', full_name, target.relowner::regrole),
+            'Only its owner can attach a table: SET ROLE to the owner first.');
+    elsif tenant is not null and not pg_has_role('mindful_application', 'usage') then
+        perform _mindful.raise('42501', 'tenant is passed by a role that is not a member of mindful_application',
+            'Only applications write for several tenants: have the table owned by one.');
+    elsif mode is null or mode not in ('sync', 'async') then
+        perform _mindful.raise('22023', format('mode is %s', coalesce(quote_literal(mode), 'null')),
+            'Modes are sync and async.');
+    elsif exists (
+        select from mindful.attachment a
+        where a.tenant = _mindful.tenant() and (a.relation = memory_attach.relation or a.source = full_name)
+    ) then
+        perform _mindful.raise('42710', format('%s is attached already', full_name),
+            format('Detach it first: SELECT memory_detach(%L).', full_name));
+    end if;
+    select case count(*)
+        when 1 then min(format('r.%I::text', a.attname))
+        else format('array[%s]::text', string_agg(format('r.%I::text', a.attname), ', ' order by k.position))
+    end into key
+    from pg_index i
+    cross join unnest(i.indkey) with ordinality k (attribute, position)
+    join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attribute
+    where i.indrelid = relation and i.indisprimary;
+    if key is null or key = 'array[]::text' then
+        perform _mindful.raise('42P16', format('%s has no primary key', full_name),
+            'Add one: a memory follows its row by it.');
+    end if;
+
+    -- The function runs as the table's owner, whoever changes its rows, so all its memories have one tenant; and the
+    -- owner answers for the expression. Nothing of the table's schema is on its path, where others may create.
+    -- Keys, texts, metadata and tenants of a relation's rows.
+    rows := format('select %s as key, (%s)::text as content, (%s)::jsonb as metadata, (%s)::text as tenant from %%s r',
+        key, content, coalesce(metadata, 'null'), coalesce(tenant, quote_literal(_mindful.tenant_required())));
+    body := format($body$
+        #variable_conflict use_column
+        declare
+            row_tenant text;
+            keys text[];
+            contents text[];
+            metadata jsonb[];
+            outer_tenant text := coalesce(current_setting('mindful.tenant', true), '');
+            outer_mode text := coalesce(current_setting('mindful.embedding_mode', true), '');
+        begin
+            if (select c.relowner <> current_user::regrole from pg_class c where c.oid = tg_relid) then
+                raise exception using errcode = '55000', message = 'mindful: the table has another owner than when it was attached',
+                    hint = 'Have its former owner detach it, or drop its triggers named remember_*.';
+            end if;
+            -- Whoever writes may have set another tenant, which would be believed if the owner is an application.
+            perform set_config('mindful.tenant', %1$L, true), set_config('mindful.embedding_mode', %2$L, true);
+            if tg_op = 'TRUNCATE' then
+                perform _mindful.attachment_clear(tg_relid, %3$L);
+            elsif tg_op = 'DELETE' then
+                for row_tenant, keys in select tenant, array_agg(key) from (%4$s) r where tenant is not null group by tenant loop
+                    perform set_config('mindful.tenant', row_tenant, true);
+                    perform _mindful.attachment_delete(%3$L, keys);
+                end loop;
+            elsif tg_op = 'UPDATE' then
+                for row_tenant, keys in
+                    select tenant, array_agg(key)
+                    from (select key, tenant from (%4$s) r except select key, tenant from (%5$s) r) g
+                    where tenant is not null
+                    group by tenant
+                loop
+                    perform set_config('mindful.tenant', row_tenant, true);
+                    perform _mindful.attachment_delete(%3$L, keys);
+                end loop;
+            end if;
+            if tg_op in ('INSERT', 'UPDATE') then
+                for row_tenant, keys, contents, metadata in
+                    select tenant, array_agg(key), array_agg(content), array_agg(metadata)
+                    from (select r.*, row_number() over () as n from (%5$s) r) s
+                    where tenant is not null
+                    group by tenant, n / 1000
+                loop
+                    perform set_config('mindful.tenant', %1$L, true);
+                    perform _mindful.attachment_tenant_insert(tg_relid, row_tenant);
+                    perform set_config('mindful.tenant', row_tenant, true);
+                    perform _mindful.attachment_write(%3$L, keys, contents, %6$s);
+                end loop;
+            end if;
+            perform set_config('mindful.tenant', outer_tenant, true),
+                set_config('mindful.embedding_mode', outer_mode, true);
+            return null;
+        end
+        $body$, _mindful.tenant_required(), mode, full_name, format(rows, 'old_rows'), format(rows, 'new_rows'),
+        case when metadata is null then 'null' else 'metadata' end);
+    -- Time zone and formats: a row's key must read the same in every session. Plans would show writers what they may not read.
+    execute format($create$
+        create function %I.%I() returns trigger
+        language plpgsql security definer
+        set search_path = pg_catalog, mindful, pg_temp
+        set timezone = 'UTC'
+        set datestyle = 'ISO'
+        set intervalstyle = 'postgres'
+        set extra_float_digits = 1
+        set bytea_output = 'hex'
+        set row_security = on
+        set debug_print_parse = off
+        set debug_print_rewritten = off
+        set debug_print_plan = off
+        as %L
+        $create$, schema_name, function_name, body);
+    execute format('revoke execute on function %I.%I() from public', schema_name, function_name);
+    foreach event in array array[
+        'remember_inserted after insert on %1$s referencing new table as new_rows',
+        'remember_updated after update on %1$s referencing old table as old_rows new table as new_rows',
+        'remember_deleted after delete on %1$s referencing old table as old_rows',
+        'remember_truncated after truncate on %1$s'
+    ] loop
+        -- A restored row comes with its memory: pg_dump's scripts turn row_security off. Nobody but the owner, and
+        -- who has the owner's rights, keeps the triggers still in this way.
+        execute format('create trigger ' || event || $call$ for each statement
+            when (pg_catalog.current_setting('row_security') = 'on' or not pg_catalog.pg_has_role(%4$L, 'usage'))
+            execute function %2$I.%3$I()$call$, full_name, schema_name, function_name, current_user);
+        execute format('alter trigger %s on %s depends on extension mindful', split_part(event, ' ', 1), full_name);
+    end loop;
+    execute format('alter function %I.%I() depends on extension mindful', schema_name, function_name);
+    insert into mindful.attachment (relation, source, content, mode, metadata, row_tenant)
+    values (relation, full_name, content, mode, metadata, tenant);
+    perform set_config('mindful.embedding_mode', mode, true);
+    for row_tenant, keys, contents, metadatas in execute format('
+        select tenant, array_agg(key), array_agg(content), array_agg(metadata)
+        from (select r.*, row_number() over () as n from (%s) r) s
+        where tenant is not null
+        group by tenant, n / 1000', format(rows, full_name))
+    loop
+        perform _mindful.attachment_tenant_insert(relation, row_tenant);
+        if tenant is not null then
+            perform set_config('mindful.tenant', row_tenant, true);
+        end if;
+        perform _mindful.attachment_write(full_name, keys, contents, case when metadata is not null then metadatas end);
+        perform set_config('mindful.tenant', outer_tenant, true);
+        remembered := remembered + (
+            select count(*) from unnest(contents) c (content) where btrim(coalesce(c.content, ''), E' \t\n\r') <> '');
+    end loop;
+    perform set_config('mindful.embedding_mode', outer_mode, true);
+    return remembered;
+end
+$$;
+comment on function memory_attach(regclass, text, text, text, text) is
+'Stores the rows of a table as memories, now and after each change, and returns the number of rows stored now.
+content is an SQL expression over the columns that gives a row''s text, metadata one that gives a jsonb object, and tenant one that gives the tenant of the row''s memory; only a member of mindful_application may pass tenant. Rows whose text or tenant is NULL or whose text is blank have no memory. A text longer than the default embedder reads is split into parts, as documents are. Memories have the table''s name as source and the row''s primary key as source_key.
+mode sync embeds within the statement that writes, one batch a statement; async leaves it to a worker (embedding_run). Without tenant the memories belong to the tenant that attaches. Expressions are evaluated with time zone UTC and ISO dates; functions outside pg_catalog need their schema. A column that is used cannot be renamed while the table is attached.
+Example: SELECT memory_attach(''public.ticket'', ''subject || :  || body'', metadata => ''jsonb_build_object(priority, priority)'');
+Errors: 22004, 22023, 42501 (not the table''s owner, or tenant passed by a role that is not an application), 42703 (no such column), 42710 (attached already), 42809 (not an ordinary table), 42P01 (no such table), 42P16 (no primary key).';
+
+create function _mindful.attachment_tenant_insert(relation regclass, row_tenant text) returns void
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.attachment_tenant (relation, row_tenant)
+    select a.relation, attachment_tenant_insert.row_tenant
+    from mindful.attachment a
+    where a.tenant = (select _mindful.tenant()) and a.relation = attachment_tenant_insert.relation and a.row_tenant is not null
+    on conflict do nothing;
+end;
+comment on function _mindful.attachment_tenant_insert(regclass, text) is
+'Records that an attached table with an expression for the tenant has had rows of a tenant.';
+
+create function _mindful.attachment_clear(relation regclass, source text) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    own text := _mindful.tenant();
+    outer_tenant text := coalesce(current_setting('mindful.tenant', true), '');
+    tenants text[] := own || array(
+        select t.row_tenant from mindful.attachment_tenant t
+        where t.tenant = own and t.relation = attachment_clear.relation and t.row_tenant <> own
+    );
+    row_tenant text;
+    deleted bigint := 0;
+begin
+    foreach row_tenant in array tenants loop
+        if row_tenant <> own then
+            perform set_config('mindful.tenant', row_tenant, true);
+        end if;
+        deleted := deleted + coalesce(_mindful.memory_delete(array(
+            select m.id from mindful.memory m
+            where m.tenant = (select _mindful.tenant()) and m.source = attachment_clear.source for update
+        )), 0);
+        perform set_config('mindful.tenant', outer_tenant, true);
+    end loop;
+    return deleted;
+end
+$$;
+comment on function _mindful.attachment_clear(regclass, text) is
+'Deletes all memories of an attached table, of every tenant that has had some, and returns their number.';
+
+create function memory_detach(relation regclass) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    remember regprocedure := (
+        select t.tgfoid from pg_trigger t where t.tgrelid = relation and t.tgname = 'remember_inserted'
+    );
+    event text;
+    attached_as text;
+    deleted bigint;
+begin
+    perform _mindful.writable();
+    select a.source into attached_as from mindful.attachment a
+    where a.tenant = _mindful.tenant() and a.relation = memory_detach.relation
+    for update;
+    if not found then
+        perform _mindful.raise('42704', format('%s is not attached', coalesce(relation::text, 'null')),
+            'The tables that you attached are listed in mindful.attachment.');
+    end if;
+    deleted := _mindful.attachment_clear(relation, attached_as);
+    perform _mindful.delete('attachment', jsonb_build_array(jsonb_build_object('relation', relation::oid::text)));
+    foreach event in array array['inserted', 'updated', 'deleted', 'truncated'] loop
+        execute format('drop trigger remember_%s on %s', event, relation);
+    end loop;
+    execute format('drop function %s', remember);
+    return deleted;
+end
+$$;
+comment on function memory_detach(regclass) is
+'Detaches a table: removes its triggers, deletes its memories and returns their number. Error 42704: it is not attached.';

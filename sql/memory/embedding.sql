@@ -1,0 +1,57 @@
+create function _mindful.vector(embedding text) returns vector
+language sql immutable strict parallel safe security invoker
+begin atomic
+    select embedding::vector;
+end;
+comment on function _mindful.vector(text) is 'A vector from its text, wherever the extension vector is installed.';
+
+create function _mindful.embedding_table_create(model text, dims integer) returns void
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+set client_min_messages = warning
+as $$
+declare
+    relation text := _mindful.embedding_table(model);
+    vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
+begin
+    if not exists (
+        select from mindful.model m
+        where m.name = embedding_table_create.model and m.kind = 'embedder' and m.dims = embedding_table_create.dims
+    ) then
+        perform _mindful.raise('42704', format('there is no embedder %L of %s dimensions', model, dims),
+            'Register it with mindful.model_register(name, ''embedder'', provider, source).');
+    end if;
+    -- A dropped extension leaves its embedding tables, which are no members of it, without what tied them to memory.
+    if exists (select from pg_constraint c
+        where c.conrelid = to_regclass(format('mindful.%I', relation)) and c.confrelid = 'mindful.memory'::regclass)
+    then
+        perform _mindful.raise('42710', format('there is a table %s already', relation), 'It holds another model''s vectors.');
+    end if;
+    execute format('drop table if exists mindful.%I', relation);
+    execute format('create table mindful.%I (
+        tenant text not null default _mindful.tenant(),
+        id bigint not null,
+        embedding %s.vector(%s) not null,
+        content_hash text not null,
+        primary key (tenant, id))', relation, vector_schema, dims);
+    execute format('alter table mindful.%I add foreign key (tenant, id) references mindful.memory on delete cascade', relation);
+    execute format('alter table mindful.%I enable row level security, force row level security', relation);
+    execute format('create policy own on mindful.%I using (tenant = (select _mindful.tenant()))
+        with check (tenant = (select _mindful.tenant_claimed()))', relation);
+    execute format('grant select, insert on mindful.%I to mindful_user', relation);
+    perform _mindful.update_grant(format('mindful.%I', relation));
+    execute format('comment on table mindful.%I is %L', relation, 'Embeddings of memories by the model ' || model || '.');
+    perform _mindful.statistics_remove();
+end
+$$;
+comment on function _mindful.embedding_table_create(text, integer) is
+'Makes the table for a registered embedder''s vectors (42704 for others), owned by the extension''s owner whoever registers the model, or that role could lift its row-level security.';
+
+create function _mindful.memory_embed() returns trigger
+language plpython3u volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $python$
+from mindful.memory.embedding import memory_embed
+return memory_embed()
+$python$;
+comment on function _mindful.memory_embed() is 'Embeds the new and changed rows of a statement in one batch.';

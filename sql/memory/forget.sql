@@ -1,0 +1,545 @@
+-- A row refers to a memory by a foreign key with ON DELETE CASCADE or SET NULL. So forgetting reaches it without further code:
+-- counts and checks come from the catalog.
+
+create table forget_receipt (
+    tenant text not null default _mindful.tenant(),
+    id bigint generated always as identity,
+    scope text not null check (scope in ('ids', 'session', 'filter', 'everything', 'document', 'prune', 'retention')),
+    forgotten_by text not null default current_user,
+    forgotten_at timestamptz not null default now(),
+    memory_ids bigint[] not null,
+    salt text not null default gen_random_uuid()::text,
+    hashes text[] not null,
+    counts jsonb not null,
+    mentions jsonb not null,
+    settings jsonb,
+    adapters jsonb not null default '[]',
+    primary key (tenant, id)
+);
+comment on table forget_receipt is
+'Receipts of deletions: when, by whom, ids, counts and hashes, without content.';
+comment on column forget_receipt.hashes is
+'Hashes of the deleted texts by forget_hash with the salt; empty after pruning.';
+comment on column forget_receipt.counts is
+'The counts that memory_forget returned.';
+comment on column forget_receipt.adapters is 'Adapters that were trained on forgotten texts: name, action (withdrawn: it serves no tenant any more; kept, by the setting adapter_on_forget) and the file on the server, which an administrator has to delete.';
+comment on column forget_receipt.mentions is 'Rows that repeat forgotten words and were kept: relation, column, key, and the hash of the text.';
+comment on column forget_receipt.settings is 'Of scope retention: the settings that asked for it, each with key, value, scope (global: for all tenants) and changed_by.';
+alter table forget_receipt enable row level security, force row level security;
+create policy own on forget_receipt using (tenant = (select _mindful.tenant())) with check (tenant = (select _mindful.tenant_claimed()));
+select pg_catalog.pg_extension_config_dump('mindful.forget_receipt', '');
+select pg_catalog.pg_extension_config_dump('mindful.forget_receipt_id_seq', '');
+
+create index memory_content_hash on memory (tenant, content_hash) where content_hash is not null;
+create index generation_memory_ids on generation using gin (memory_ids);
+create index generation_parent on generation (tenant, parent_id) where parent_id is not null;
+
+create function _mindful.generation_forget() returns trigger
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    update mindful.generation g
+    set memory_ids = array(
+            select s.id from unnest(g.memory_ids) with ordinality s (id, position)
+            where s.id <> all (o.ids) order by s.position
+        ),
+        prompt_sha256 = ''
+    from (select tenant, array_agg(id) as ids from old_rows group by tenant) o
+    where g.tenant = o.tenant and g.memory_ids && o.ids;
+    return null;
+end
+$$;
+comment on function _mindful.generation_forget() is
+'Takes deleted memories out of the record of what generators were shown, and the prompt''s hash with them, which could confirm a guess. With the owner''s rights, as users do not change records.';
+create trigger generation_deleted after delete on memory referencing old table as old_rows
+    for each statement when (pg_catalog.current_setting('row_security') = 'on' or not _mindful.is_restore()) execute function _mindful.generation_forget();
+
+create function _mindful.memory_ids(metadata jsonb) returns table (id text, value jsonb, number bigint)
+language sql immutable parallel safe security invoker rows 3
+begin atomic
+    select s.value #>> '{}', s.value, s.number
+    from pg_catalog.jsonb_array_elements(case pg_catalog.jsonb_typeof(metadata -> 'memory_ids')
+        when 'array' then metadata -> 'memory_ids' else '[]' end) with ordinality s (value, number);
+end;
+comment on function _mindful.memory_ids(jsonb) is 'The memories that a reply was shown, as its metadata say.';
+
+create function _mindful.forget_paths() returns table (relation text, action text, condition text, depth integer, column_name text)
+language sql stable parallel safe security invoker
+begin atomic
+    with recursive reached as (
+        select b.relation, b.action, b.condition collate "C" as condition, array[b.relation] as path, null::name as column_name
+        from (values
+            ('mindful.memory'::pg_catalog.regclass, 'deleted', 't.id = any ($2)'),
+            ('mindful.session'::pg_catalog.regclass, 'deleted', 't.session_id = any ($3)'),
+            ('mindful.generation'::pg_catalog.regclass, 'changed', 't.memory_ids && $2'),
+            -- Triggers delete these rows: a record is older than its reply, and a sample has several memories.
+            ('mindful.generation'::pg_catalog.regclass, 'deleted', '$4 and t.id in (select t.generation_id from mindful.decision t where t.tenant = $1 and (t.message_id = any ($2) or t.replaced_by_id = any ($2)))'),
+            (pg_catalog.to_regclass('mindful.training_sample'), 'deleted', 't.id in (select t.sample_id from mindful.training_sample_memory t where t.tenant = $1 and t.memory_id = any ($2))')
+        ) b (relation, action, condition)
+        union all
+        select f.conrelid::pg_catalog.regclass, case f.confdeltype when 'n' then 'changed' else 'deleted' end,
+            pg_catalog.format('t.%I in (select t.%I from %s t where t.tenant = $1 and %s)',
+                c.attname, p.attname, r.relation::pg_catalog.text, r.condition),
+            r.path || f.conrelid::pg_catalog.regclass, c.attname
+        from reached r
+        join pg_catalog.pg_constraint f on f.confrelid = r.relation and f.contype = 'f' and f.confdeltype = any ('{c,n}'::"char"[])
+        -- Keys are (tenant, what is referred to).
+        join pg_catalog.pg_attribute c on c.attrelid = f.conrelid and c.attnum = f.conkey[2]
+        join pg_catalog.pg_attribute p on p.attrelid = f.confrelid and p.attnum = f.confkey[2]
+        where r.action = 'deleted' and (f.conrelid::pg_catalog.regclass <> all (r.path) or f.confdeltype = 'n')
+    )
+    select c.relname, r.action, r.condition, pg_catalog.cardinality(r.path), r.column_name
+    from reached r
+    join pg_catalog.pg_class c on c.oid = r.relation;
+end;
+comment on function _mindful.forget_paths() is
+'Which rows are deleted or changed with memories ($2, of the tenant $1) and sessions ($3), and with answers that are forgotten, not pruned ($4), as conditions on a row t; and, where a foreign key leads there, over how many tables and by which column.';
+
+create function _mindful.forget_replicated() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    ids bigint[] := '{}';
+    sessions uuid[] := '{}';
+    reached record;
+begin
+    if tg_table_name = 'memory' then
+        ids := array[old.id];
+        delete from mindful.memory_term t
+        using _mindful.terms(old.content, old.language) d
+        where t.tenant = old.tenant and t.lexeme = d.lexeme and t.id = old.id;
+    else
+        sessions := array[old.session_id];
+    end if;
+    for reached in
+        select format(case p.action when 'deleted' then 'delete from mindful.%1$I t where t.tenant = $1 and %2$s'
+            else 'update mindful.%1$I t set %3$I = null where t.tenant = $1 and %2$s' end,
+            p.relation, p.condition, p.column_name) as statement
+        from _mindful.forget_paths() p
+        where (p.depth > 1 or p.relation = 'training_sample')
+            and p.condition like case tg_table_name when 'memory' then '%$2%' else '%$3%' end
+        order by p.depth desc, p.action
+    loop
+        execute reached.statement using old.tenant, ids, sessions, true;
+    end loop;
+    return old;
+end
+$$;
+comment on function _mindful.forget_replicated() is
+'Deletes on a subscriber what foreign keys would delete with a memory or session: a subscription''s worker fires neither them nor triggers by statement, and vectors, queue and posting rows that were computed there would stay.';
+create trigger forget_replicated before delete on memory for each row execute function _mindful.forget_replicated();
+create trigger forget_replicated before delete on session for each row execute function _mindful.forget_replicated();
+alter table memory enable replica trigger forget_replicated;
+alter table session enable replica trigger forget_replicated;
+
+create type forget_count as (receipt_id bigint, relation text, action text, rows bigint);
+comment on type forget_count is
+'Number of rows of a table by action: deleted, changed, kept, mention, withdrawn.';
+
+create function _mindful.forget_counts(ids bigint[], sessions uuid[], wished boolean) returns setof forget_count
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    reached record;
+    counted bigint;
+begin
+    for reached in
+        with path as (
+            select p.relation, p.action, string_agg(p.condition, ' or ') as condition
+            from _mindful.forget_paths() p
+            where (cardinality(sessions) > 0 or p.condition not like '%$3%')
+                and (p.relation, p.action) <> ('memory', 'changed')  -- _forget_delete counts these.
+            group by p.relation, p.action
+        )
+        select c.relation, c.action, c.condition, coalesce(d.condition, 'false') as deleted,
+            c.relation in ('memory', 'session') as is_root
+        from path c
+        left join path d on c.action = 'changed' and d.relation = c.relation and d.action = 'deleted'
+    loop
+        execute format('select count(*) from mindful.%I t where t.tenant = $1 and (%s) and (%s) is not true',
+            reached.relation, reached.condition, reached.deleted)
+        into counted using _mindful.tenant(), ids, sessions, wished;
+        if counted > 0 or reached.is_root then
+            return query select null::bigint, reached.relation, reached.action, counted;
+        end if;
+    end loop;
+    return query
+    select null::bigint, 'memory_term', 'deleted', count(*)
+    from mindful.memory m, _mindful.terms(m.content, m.language)
+    where m.tenant = (select _mindful.tenant()) and m.id = any (ids)
+    union all
+    select null::bigint, m.source, 'kept', count(*)
+    from mindful.memory m
+    join mindful.attachment a on a.tenant = m.tenant and a.source = m.source
+    where m.tenant = (select _mindful.tenant()) and m.id = any (ids)
+    group by m.source;
+end
+$$;
+comment on function _mindful.forget_counts(bigint[], uuid[], boolean) is
+'Returns the rows by table that deleting these memories and sessions deletes or changes, and the attached tables that still have their rows.';
+
+create function _mindful.forget_recaps(ids bigint[]) returns setof bigint
+language sql stable parallel safe security invoker
+begin atomic
+    select s.id
+    from mindful.memory m
+    join mindful.memory s on s.tenant = m.tenant and s.session_id = m.session_id and s.kind = 'summary' and s.turn is null
+        and pg_catalog.to_jsonb(m.turn) between s.metadata -> 'from_turn' and s.metadata -> 'to_turn'
+    where m.tenant = (select _mindful.tenant()) and m.id = any (ids) and m.turn > 0;
+end;
+comment on function _mindful.forget_recaps(bigint[]) is
+'Returns the summaries of sessions that cover one of these messages.';
+
+create function _mindful.forget_reach(ids bigint[], versions boolean default false, copies boolean default false) returns bigint[]
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    frontier bigint[] := ids;
+begin
+    while cardinality(frontier) > 0 loop
+        -- The lock keeps others from adding evidence from them.
+        perform from mindful.memory m
+        where m.tenant = (select _mindful.tenant()) and m.id = any (frontier)
+        order by m.id for update;
+        frontier := array(
+            select n.id
+            from (
+                select v.id
+                from (
+                    select m.superseded_by as id from mindful.memory m
+                    where m.tenant = (select _mindful.tenant()) and m.id = any (frontier) and m.superseded_by is not null
+                    union
+                    select m.id from mindful.memory m
+                    where m.tenant = (select _mindful.tenant()) and m.superseded_by = any (frontier)
+                ) v
+                where versions and not exists (
+                    select from mindful.memory_evidence e where e.tenant = (select _mindful.tenant()) and e.id = v.id
+                )
+                union
+                select d.id
+                from mindful.memory m
+                join mindful.memory d on d.tenant = (select _mindful.tenant()) and d.content_hash = m.content_hash
+                    and d.kind <> 'message'
+                where copies and m.tenant = (select _mindful.tenant()) and m.id = any (frontier)
+                union
+                select _mindful.forget_recaps(frontier)
+                union
+                select o.id
+                from (
+                    select distinct e.id from mindful.memory_evidence e
+                    where e.tenant = (select _mindful.tenant()) and e.source_id = any (frontier)
+                ) e
+                join mindful.memory d on d.tenant = (select _mindful.tenant()) and d.id = e.id and _mindful.memory_is_drawn(d)
+                join mindful.memory_evidence o on o.tenant = (select _mindful.tenant()) and o.id = e.id
+                left join unnest(ids) g (id) on g.id = o.source_id
+                group by o.id
+                having bool_and(g.id is not null and not d.stated) or bool_or(d.kind = 'summary')
+            ) n
+            where not exists (select from unnest(ids) g (id) where g.id = n.id)
+        );
+        ids := ids || frontier;
+    end loop;
+    return ids;
+end
+$$;
+comment on function _mindful.forget_reach(bigint[], boolean, boolean) is
+'Memories, and those that go with them: the summaries that cover them, and what was drawn from nothing else; with versions, their other versions that have no evidence of their own; with copies, their exact duplicates (messages excepted). All of them are locked.';
+
+create function _mindful.memory_is_drawn(m memory) returns boolean
+language sql stable parallel safe security invoker
+begin atomic
+    select m.kind <> 'message' and not (m.kind = 'document' and m.metadata ? 'chunk') and not exists (
+        select from mindful.attachment a where a.tenant = (select _mindful.tenant()) and a.source = m.source
+    );
+end;
+comment on function _mindful.memory_is_drawn(memory) is
+'Returns whether a memory depends on its evidence: it is not a message, a part of a document or a row of an attached table.';
+
+create function _mindful.forget_heirs(ids bigint[], wished boolean) returns setof bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with recursive gone as materialized (
+        select i as id from pg_catalog.unnest(ids) i
+    ),
+    heir as (
+        select m.id, m.superseded_by as heir from mindful.memory m
+        where m.tenant = (select _mindful.tenant()) and m.superseded_by = any (ids)
+            and not exists (select from gone g where g.id = m.id)
+        union
+        select h.id, m.superseded_by
+        from heir h
+        join gone g on g.id = h.heir
+        join mindful.memory m on m.tenant = (select _mindful.tenant()) and m.id = h.heir
+    )
+    update mindful.memory m
+    set superseded_by = h.heir,
+        valid_to = case when h.heir is null and wished then m.valid_to_given else m.valid_to end,
+        valid_to_given = case when h.heir is not null then m.valid_to_given end
+    from heir h
+    where m.tenant = (select _mindful.tenant()) and m.id = h.id and not exists (select from gone g where g.id = h.heir)
+    returning m.id;
+end;
+comment on function _mindful.forget_heirs(bigint[], boolean) is
+'Corrects memories that deleted memories had superseded: they point at the next later version that stays. If none stays and wished is true, they are valid again as before. Returns their ids.';
+
+create function _mindful.forget_replies(ids bigint[]) returns table (id bigint, session_id uuid)
+language sql volatile parallel unsafe security invoker
+begin atomic
+    with gone as materialized (
+        select i::text as id from pg_catalog.unnest(ids) i
+    ),
+    reply as materialized (
+        select m.id, m.metadata from mindful.memory m
+        where m.tenant = (select _mindful.tenant()) and m.role = any (array['assistant', 'clarification'])
+    ),
+    showed as (
+        select r.id, coalesce(pg_catalog.jsonb_agg(s.value order by s.number) filter (where g.id is null), '[]') as memory_ids
+        from reply r
+        cross join _mindful.memory_ids(r.metadata) s
+        left join gone g on g.id = s.id
+        group by r.id
+        having pg_catalog.count(g.id) > 0
+    ),
+    answered as (
+        select r.id from reply r join gone g on g.id = r.metadata ->> 'reply_to'
+    ),
+    told as (
+        select id, pg_catalog.jsonb_build_object('memory_ids', w.memory_ids) as memory_ids, a.id is not null as is_answer
+        from showed w full join answered a using (id)
+    )
+    update mindful.memory m
+    set metadata = (case when t.is_answer then m.metadata - 'reply_to' else m.metadata end)
+        || case when t.memory_ids -> 'memory_ids' = 'null' then '{}' else t.memory_ids end
+    from told t
+    where m.tenant = (select _mindful.tenant()) and m.id = t.id
+    returning m.id, m.session_id;
+end;
+comment on function _mindful.forget_replies(bigint[]) is
+'Removes deleted memories from the metadata of replies, where memory_ids and reply_to name them, and returns those replies.';
+
+create function _mindful.forget_delete(ids bigint[], sessions uuid[], wished boolean) returns setof forget_count
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    showed uuid[] := array(
+        select distinct m.session_id from mindful.memory m
+        where m.tenant = (select _mindful.tenant()) and m.id = any (ids) and m.session_id is not null
+    );
+    believed jsonb := (
+        select jsonb_object_agg(m.id, m.confidence)
+        from mindful.memory_evidence e
+        join mindful.memory m on m.tenant = (select _mindful.tenant()) and m.id = e.id
+        where e.tenant = (select _mindful.tenant()) and e.source_id = any (ids)
+    );
+    counted bigint;
+    changed bigint[];
+    replies uuid[];
+begin
+    update mindful.session s set title = null
+    where s.tenant = (select _mindful.tenant()) and s.session_id = any (showed) and s.session_id <> all (sessions)
+        and exists (
+            select from mindful.memory m
+            where m.tenant = (select _mindful.tenant()) and m.id = any (ids) and m.session_id = s.session_id
+                and starts_with(m.content, s.title)
+        );
+    get diagnostics counted = row_count;
+    return query select null::bigint, 'session', 'changed', counted;
+    changed := array(select _mindful.forget_heirs(ids, wished));
+    for n in 1 .. cardinality(ids) by 10000 loop
+        perform _mindful.memory_delete(ids[n:n + 9999]);
+    end loop;
+    perform _mindful.delete('session', jsonb_agg(jsonb_build_object('session_id', s))) from unnest(sessions) s;
+    select changed || array_agg(r.id), array_agg(distinct r.session_id) into changed, replies from _mindful.forget_replies(ids) r;
+    return query
+    select null::bigint, 'memory', 'changed', count(*)
+    from (
+        select unnest(changed)
+        union
+        select m.id from jsonb_each(believed) b
+        join mindful.memory m on m.tenant = (select _mindful.tenant()) and m.id = b.key::bigint
+        where m.confidence is distinct from (b.value #>> '{}')::real
+    ) c;
+    return query
+    select null::bigint, 'kv_state', 'deleted', _mindful.delete('kv_state', jsonb_agg(to_jsonb(k)))
+    from (
+        select k.thread_id, k.model, k.first from mindful.kv_state k
+        where k.tenant = (select _mindful.tenant()) and (k.list_id is not null or k.session_id = any (showed || replies))
+    ) k;
+end
+$$;
+comment on function _mindful.forget_delete(bigint[], uuid[], boolean) is
+'Deletes memories and sessions, takes them out of the records of replies that were shown them and out of titles, and drops the kept states of conversations that showed them, and those of lists of messages, as nothing records what they hold. Returns what the catalog does not tell.';
+
+create function _mindful.forget(ids bigint[], sessions uuid[], scope text, dry_run boolean) returns setof forget_count
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    wished boolean := scope not in ('prune', 'retention');
+    is_searched boolean := wished and scope <> 'document';
+    salt text := gen_random_uuid();
+    language text := _mindful.recall_language();
+    hashes text[] := '{}';
+    runs text[] := '{}';
+    copies text[] := '{}';
+    mentions jsonb := '[]';
+    adapters jsonb;
+    counts jsonb;
+    receipt_id bigint;
+begin
+    if not wished then
+        ids := ids || array(select _mindful.forget_recaps(ids) except select unnest(ids));
+    end if;
+    if is_searched then
+        select coalesce(array_agg(distinct _mindful.forget_hash(salt, m.content)), '{}'),
+            coalesce(array_agg(distinct m.content_hash), '{}')
+        into hashes, copies
+        from mindful.memory m where m.tenant = (select _mindful.tenant()) and m.id = any (forget.ids);
+        runs := array(
+            select distinct r.run
+            from mindful.memory m, _mindful.runs(m.content, language) r
+            where m.tenant = (select _mindful.tenant()) and m.id = any (forget.ids) and r.is_longest
+        );
+    end if;
+    perform set_config('mindful.pruning', case when wished then '' else 'on' end, true);
+    counts := (select coalesce(jsonb_agg(to_jsonb(c) - 'receipt_id'), '[]') from _mindful.forget_counts(ids, sessions, wished) c)
+        || (select coalesce(jsonb_agg(to_jsonb(c) - 'receipt_id'), '[]') from _mindful.forget_delete(ids, sessions, wished) c where c.rows > 0);
+    perform set_config('mindful.pruning', '', true);
+    adapters := _mindful.forget_adapters(ids);
+    counts := counts || (
+        select coalesce(jsonb_agg(to_jsonb(c)), '[]')
+        from (
+            select 'model' as relation, a ->> 'action' as action, count(*) as rows from jsonb_array_elements(adapters) a group by 2
+        ) c
+    );
+    if is_searched then
+        mentions := _mindful.forget_mentions(runs, copies, salt, language);
+        counts := counts || (
+            select coalesce(jsonb_agg(to_jsonb(c)), '[]')
+            from (
+                select m ->> 'relation' as relation, 'mention' as action, count(*) as rows
+                from jsonb_array_elements(mentions) m group by 1
+            ) c
+        );
+    end if;
+    counts := (
+        select jsonb_agg(to_jsonb(c))
+        from (
+            select c.relation, c.action, sum(c.rows) as rows
+            from jsonb_to_recordset(counts) c (relation text, action text, rows bigint)
+            group by c.relation, c.action
+        ) c
+    );
+    if dry_run then
+        raise exception using errcode = 'MF001', message = 'mindful: a dry run ends here', detail = counts::text;
+    end if;
+    insert into mindful.forget_receipt (scope, memory_ids, salt, hashes, counts, mentions, adapters)
+    values (scope, forget.ids, salt, hashes, counts, mentions, adapters)
+    returning id into receipt_id;
+    return query select receipt_id, c.relation, c.action, c.rows
+        from jsonb_to_recordset(counts) c (relation text, action text, rows bigint);
+exception when sqlstate 'MF001' then
+    get stacked diagnostics counts = pg_exception_detail;
+    return query select null::bigint, c.relation, c.action, c.rows
+        from jsonb_to_recordset(counts) c (relation text, action text, rows bigint);
+end
+$$;
+comment on function _mindful.forget(bigint[], uuid[], text, boolean) is
+'Deletes memories and sessions with all rows that refer to them, and writes a receipt. A dry run executes the deletion and rolls it back, so the counts are exact.';
+
+create function _mindful.forget_filter(filter jsonb) returns bigint[]
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    since timestamptz := _mindful.time_argument('since of filter', filter ->> 'since');
+    before timestamptz := _mindful.time_argument('before of filter', filter ->> 'before');
+    -- Within the query the planner would evaluate the error of a generic plan, whose arguments it does not know.
+    contained jsonb := _mindful.metadata(filter -> 'metadata');
+begin
+    perform from _mindful.array_elements('filter', jsonb_build_array(filter),
+        '{kind,role,source,content,metadata,since,before}');
+    if filter = '{}' or filter -> 'metadata' = '{}' then
+        perform _mindful.raise('22023', 'filter or its metadata are empty', 'Use everything => true to forget all.');
+    elsif filter ? 'content' then
+        perform _mindful.text_argument('content of filter', filter ->> 'content');
+    end if;
+    if filter ? 'kind' then
+        perform _mindful.kinds_argument(array[filter ->> 'kind']);
+    end if;
+    if filter ? 'role' then
+        perform _mindful.message_role('role of filter', filter ->> 'role');
+    end if;
+    return array(
+        select m.id from mindful.memory m
+        where m.tenant = (select _mindful.tenant())
+            and (filter -> 'kind' is null or m.kind = filter ->> 'kind')
+            and (filter -> 'role' is null or m.role = filter ->> 'role')
+            and (filter -> 'source' is null or m.source = filter ->> 'source')
+            and (filter -> 'content' is null or strpos(lower(m.content), lower(filter ->> 'content')) > 0)
+            and (filter -> 'metadata' is null or m.metadata @> contained)
+            and (filter -> 'since' is null or m.created_at >= since)
+            and (filter -> 'before' is null or m.created_at < before)
+    );
+end
+$$;
+comment on function _mindful.forget_filter(jsonb) is
+'Returns the ids of the tenants memories that pass a filter of memory_forget.';
+
+create function memory_forget(
+    ids bigint[] default null,
+    session_id uuid default null,
+    filter jsonb default null,
+    everything boolean default false,
+    dry_run boolean default false,
+    copies boolean default false
+) returns setof forget_count
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    chosen bigint[];
+    sessions uuid[] := '{}';
+    scope text;
+begin
+    perform _mindful.writable();
+    if num_nonnulls(memory_forget.ids, memory_forget.session_id, memory_forget.filter, nullif(everything, false)) <> 1 then
+        perform _mindful.raise('22023', 'nothing, or more than one thing, is named to be forgotten',
+            'Give ids, a session_id, a filter, or everything => true.');
+    elsif memory_forget.ids is not null then
+        scope := 'ids';
+        chosen := array(select distinct _mindful.memory_argument('ids', i) from unnest(memory_forget.ids) i);
+    elsif memory_forget.session_id is not null then
+        scope := 'session';
+        sessions := array[_mindful.session_lock(memory_forget.session_id)];
+        chosen := array(
+            select m.id from mindful.memory m
+            where m.tenant = (select _mindful.tenant()) and m.session_id = memory_forget.session_id
+        );
+    elsif memory_forget.filter is not null then
+        scope := 'filter';
+        chosen := _mindful.forget_filter(memory_forget.filter);
+    else
+        scope := 'everything';
+        sessions := array(select s.session_id from mindful.session s where s.tenant = (select _mindful.tenant()));
+        chosen := array(select m.id from mindful.memory m where m.tenant = (select _mindful.tenant()));
+    end if;
+    return query select * from _mindful.forget(
+        _mindful.forget_reach(chosen, scope = 'ids', coalesce(copies, false)), sessions, scope, coalesce(dry_run, false));
+end
+$$;
+comment on function memory_forget(bigint[], uuid, jsonb, boolean, boolean, boolean) is
+'Deletes memories and all rows that refer to them, and returns the number of rows by table and action.
+Pass exactly one of: ids (their other versions without evidence of their own go too), session_id (the session and all its messages), filter, everything => true. filter is an object of kind, role, source, content (part of the text), metadata (contained), since and before (created_at); all conditions must hold.
+Deleted too: summaries that cover them, memories drawn from them alone, embeddings, links, evidence, jobs, reviews, decisions and records of answers. A memory with other evidence, or stored without evidence as well, stays without their evidence. An exact duplicate stays; with copies => true it is deleted, messages excepted. A memory that they had superseded is valid again. Their ids are removed from the replies that were shown them, titles taken from them are cleared, and stored states of their conversations are deleted.
+Actions: deleted; changed; kept (an attached table still has the row); mention (a row that repeats their words and stays, see memory_forget_check); withdrawn (an adapter trained on them; the receipt names its file, which an administrator must delete; see the setting adapter_on_forget). forget_receipt keeps the counts. With dry_run true, the deletion is executed and rolled back, so the counts are exact.
+Backups, the write-ahead log, pages before VACUUM and the memory of running connections are not reached. All or nothing is deleted.
+Example: SELECT * FROM memory_forget(filter => ''{"content": "safe", "kind": "fact"}'', dry_run => true);
+Errors: 22004, 22008 (a time outside the years 1 to 9999), 22023 (no or several choices, or an invalid filter), 42704 (the tenant has no such memory or session).';

@@ -1,0 +1,68 @@
+create function memory_index_create(tenant text, model text default null) returns text
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    chosen text := (
+        select m.name from mindful.model m
+        where m.kind = 'embedder' and (m.name = memory_index_create.model or memory_index_create.model is null and m.is_default)
+    );
+    index_name text := 'embedding_' || left(md5(format('%s %s', chosen, tenant)), 16);
+begin
+    perform _mindful.writable();
+    if tenant is null then
+        perform _mindful.raise('22004', 'tenant is null', 'Name the tenant whose memories are to be indexed.');
+    elsif chosen is null then
+        perform _mindful.raise('42704', format('there is no embedder %s', coalesce(quote_literal(model), 'by default')),
+            'Embedders are listed in mindful.model.');
+    end if;
+    execute format('create index %I on mindful.%I using hnsw (embedding %s.vector_cosine_ops) where tenant = %L',
+        index_name, _mindful.embedding_table(chosen),
+        (select extnamespace::regnamespace from pg_extension where extname = 'vector'), tenant);
+    return index_name;
+end
+$$;
+comment on function memory_index_create(text, text) is
+'Creates an HNSW index on the embeddings of one tenant by an embedder (NULL: the default), and returns its name.
+Without an index, recall compares the query with all embeddings of the tenant: exact, about 1.5 ms per 1000. An index pays from some ten thousand memories. Each tenant needs its own index: a common one would leak, through the planner, what other tenants store. For administrators.
+Errors: 22004, 42704 (no such embedder), 42P07 (the index exists).';
+
+create function _mindful.index_rebuild_own() returns bigint
+language sql volatile parallel unsafe security invoker
+begin atomic
+    insert into mindful.index_rebuild default values;
+    select coalesce(pg_catalog.sum(c.memories), 0)::bigint from mindful.memory_count c where c.tenant = (select _mindful.tenant());
+end;
+comment on function _mindful.index_rebuild_own() is 'memory_index_rebuild for the tenant of the caller.';
+
+create function _mindful.index_rebuild_all() returns bigint
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+set mindful.tenant = ''
+set lock_timeout = '1s'
+as $$
+begin
+    perform _mindful.tenants_run(
+        array(select t from _mindful.memory_tenants() t union select distinct c.tenant from mindful.memory_count c),
+        'memory_index_rebuild', 'select to_jsonb(_mindful.index_rebuild(_mindful.tenant())::text)');
+    return (select coalesce(sum(c.memories), 0) from mindful.memory_count c);
+end
+$$;
+comment on function _mindful.index_rebuild_all() is 'memory_index_rebuild for all tenants. It takes no argument and returns a count, so it may run with the owner''s rights.';
+
+create function memory_index_rebuild() returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    perform _mindful.writable();
+    if pg_has_role(current_user, 'mindful_admin', 'usage') then
+        return _mindful.index_rebuild_all();
+    end if;
+    return _mindful.index_rebuild_own();
+end
+$$;
+comment on function memory_index_rebuild() is
+'Writes the full-text index of memories again, by the setting recall_language, and returns the number of memories.
+A user''s call works for the own tenant, an administrator''s call for all tenants, each by its own setting; if one tenant fails, or has locked its rows for a second, the call raises a warning and goes on with the next. Call it after a change of recall_language, and after rows were written with row_security off, which leaves the index incomplete. It reads all texts: time grows with their length.
+Example: SELECT setting_set(''recall_language'', ''"german"''); SELECT memory_index_rebuild();';

@@ -1,0 +1,121 @@
+"""What a chat turn costs beyond its models, and what memory_recall costs beyond the embedding of its query."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from session import EARLY, LATE, Connecting, _told
+
+_SETTLE = 12
+"""Turns and calls before the measured ones: plans are made, and summaries written, then."""
+_TIMES = 5
+"""Measured turns and calls for each repeat: a single one says little on a shared machine."""
+_WATCH = """do language plpython3u $do$
+import time
+from mindful.models.providers.llama.embedder import LlamaEmbedder
+LlamaEmbedder.spent, LlamaEmbedder.plain = [0.0, 0.0], LlamaEmbedder.embed
+
+def timed(self, texts, interrupts):
+    started = time.perf_counter(), time.process_time()
+    try:
+        return LlamaEmbedder.plain(self, texts, interrupts)
+    finally:
+        ended = time.perf_counter(), time.process_time()
+        LlamaEmbedder.spent = [s + 1000 * (b - a) for s, a, b in zip(LlamaEmbedder.spent, started, ended)]
+
+LlamaEmbedder.embed = timed
+$do$"""
+_SPENT = """create function pg_temp.spent() returns double precision[] language plpython3u as $$
+import time
+from mindful.models.providers.llama.embedder import LlamaEmbedder
+return [*LlamaEmbedder.spent, time.process_time() * 1000]
+$$"""
+Spent = tuple[float, float]
+"""Milliseconds of a call: by the clock, and of the backend's processor time."""
+
+
+def report(connect: Connecting, repeats: int) -> list[str]:
+    """Measure both, and write them as Markdown."""
+    beyond, embedding = _turns(connect, repeats * _TIMES)
+    recalls, embeds = _recalls(connect, repeats * _TIMES)
+    more = [(a[0] - b[0], a[1] - b[1]) for a, b in zip(recalls, embeds, strict=True)]
+    rows = (
+        (f"a chat turn at {LATE} turns, beyond the generator and the embedder", beyond, "<= 12"),
+        ("the embedder in such a turn: message and reply", embedding, ""),
+        (f"`memory_recall` among {LATE + EARLY} memories, k = 5, as a client sees it", recalls, ""),
+        ("`llm_embed` of such a query", embeds, ""),
+        ("what `memory_recall` takes more than `llm_embed`, pair by pair", more, "< 4"),
+    )
+    return [
+        "| what | median ms (quartiles) | processor ms (quartiles) | goal |",
+        "|---|---|---|---|",
+        *(
+            f"| {what} | {_shown([a for a, _ in ms])} | {_shown([b for _, b in ms])} | {goal} |"
+            for what, ms, goal in rows
+        ),
+        "",
+        f"The load average was {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} processors.",
+    ]
+
+
+def _shown(values: list[float]) -> str:
+    low, median, high = statistics.quantiles(values, n=4)
+    return f"**{median:.1f}** ({low:.1f} to {high:.1f})"
+
+
+def _turns(connect: Connecting, count: int) -> tuple[list[Spent], list[Spent]]:
+    """Time turns with a generator that repeats a line; the embedder's own time is taken off."""
+    beyond, embedding = [], []
+    with connect() as db, _settled(db) as session:
+        for number in range(_SETTLE + count):
+            chat = "select llm_chat(%s, %s, model => 'bench-scripted')"
+            total, embedded = _spent(db, chat, f"Tell me a long story about number {number}.", session)
+            if number >= _SETTLE:
+                beyond.append((total[0] - embedded[0], total[1] - embedded[1]))
+                embedding.append(embedded)
+    return beyond, embedding
+
+
+def _recalls(connect: Connecting, count: int) -> tuple[list[Spent], list[Spent]]:
+    """Time recalls and embeddings in turns, of queries that are alike in length."""
+    recalls, embeds = [], []
+    with connect() as db, _settled(db):
+        for number in range(_SETTLE + count):
+            recall = _spent(db, "select * from memory_recall(%s)", f"What does function {number} return?")
+            embed = _spent(db, "select llm_embed(%s)", f"What does operator {number} return?")
+            if number >= _SETTLE:
+                recalls.append(recall[0])
+                embeds.append(embed[0])
+    return recalls, embeds
+
+
+@contextmanager
+def _settled(db: psycopg.Connection) -> Iterator[str]:
+    with _told(db) as sessions:
+        for session in sessions.values():
+            db.execute("select mindful.session_summarize(%s, 'extract')", (session,))
+        db.execute("select llm_embed('Hi')")
+        db.execute(_WATCH)
+        db.execute(_SPENT)
+        yield sessions[LATE]
+
+
+def _spent(db: psycopg.Connection, sql: str, *arguments: object) -> tuple[Spent, Spent]:
+    """Time a call, and the embedder within it."""
+    before = _read(db)
+    started = time.perf_counter()
+    db.execute(sql, arguments).fetchall()
+    ms = (time.perf_counter() - started) * 1000
+    after = _read(db)
+    return (ms, after[2] - before[2]), (after[0] - before[0], after[1] - before[1])
+
+
+def _read(db: psycopg.Connection) -> list[float]:
+    row = db.execute("select pg_temp.spent()").fetchone()
+    assert row
+    return list(row[0])

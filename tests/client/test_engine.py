@@ -1,0 +1,173 @@
+"""mindful engine: model files of the registry in processes for all connections."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from support import EMBEDDER, GENERATOR, fails
+from support.cluster import Connect
+from support.engine import Engine, running_engine, until
+
+
+@pytest.fixture
+def engine(db: psycopg.Connection, dsn: str) -> Iterator[Engine]:
+    with running_engine(db, dsn, "--slots", "2", "--threads", "1") as running:
+        yield running
+
+
+def models(who: psycopg.Connection) -> dict[tuple[str, str], tuple[str | None, str | None]]:
+    rows = who.execute(
+        """select m ->> 'name', m ->> 'provider', m ->> 'address', m ->> 'health'
+           from mindful_status(), jsonb_array_elements(models) m"""
+    )
+    return {(name, provider): (address, health) for name, provider, address, health in rows}
+
+
+def test_registered_models_are_served_with_no_change_to_sql(
+    engine: Engine, ana: psycopg.Connection, connect: Connect
+) -> None:
+    ana.execute("select llm_embed('warm'), llm_generate('Hi', max_tokens => 2)")
+    assert models(ana) == {
+        (name, "openai"): (f"unix:{engine.directory}/{name}.sock", "up") for name in (GENERATOR, EMBEDDER)
+    }
+    assert "Paris" in str(ana.execute("select llm_generate('What is the capital of France?')").fetchone())
+    label = ana.execute("select llm_classify('I love this film', '{positive,negative}')").fetchone()
+    assert label == ("positive",)
+    ana.execute(
+        "select memory_insert(x) from unnest(array['Marta lives in Oslo.', 'Caf\u00e9s open at nine.']) x"
+    )
+    found = ana.execute("select content from memory_recall('When do cafes open?', k => 1)").fetchone()
+    assert found == ("Caf\u00e9s open at nine.",)
+    private = ana.execute("select private_bytes from mindful_status()").fetchone()
+    assert private is not None
+    assert private[0] < 40_000_000  # 107 MB where both models are embedded
+
+
+def test_the_sockets_are_the_servers_users_alone(engine: Engine) -> None:
+    assert engine.directory.stat().st_mode & 0o777 == 0o700
+    sockets = list(engine.directory.glob("*.sock"))
+    assert len(sockets) == 2
+    assert all(socket.stat().st_mode & 0o077 == 0 for socket in sockets)
+
+
+def test_a_killed_engine_loses_no_committed_word_and_comes_back(
+    engine: Engine, ana: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    ana.execute("select memory_insert('Marta lives in Oslo.')")
+    ana.execute("select llm_chat('Where does Marta live?', max_tokens => 8)")
+    for child in engine.children():
+        os.kill(child, signal.SIGKILL)
+    # The same words and the same vectors, by the connection itself.
+    ana.execute("select memory_insert('Tomas lives in Bergen.')")
+    ana.execute("select llm_chat('Where does Tomas live?', max_tokens => 8)")
+    assert (GENERATOR, "llama_cpp") in models(ana)
+    engine.wait("slots on", 4)
+    until(
+        lambda: (
+            ana.execute("select llm_generate('Hi', max_tokens => 1)") is not None
+            and (GENERATOR, "llama_cpp") not in models(ana)
+        ),
+        60,
+    )
+    assert models(ana)[GENERATOR, "openai"][1] == "up"
+    counts = ana.execute(
+        "select count(*) filter (where kind = 'fact'), count(*) filter (where kind = 'message') from memory"
+    )
+    assert counts.fetchone() == (2, 4)
+    assert ana.execute("select count(*) from memory_embedding_all_minilm_l6_v2").fetchone() == (6,)
+
+
+HOSTILE_SCHEMA = {
+    "$defs": {
+        "n": {
+            "anyOf": [
+                {
+                    "type": "object",
+                    "properties": {"a": {"$ref": "#/$defs/n"}, key: {"type": "string"}},
+                    "required": ["a"],
+                }
+                for key in "bcd"
+            ]
+        }
+    },
+    "$ref": "#/$defs/n",
+}
+"""llama.cpp's own grammar of it follows three times as many alternatives at each level."""
+HOSTILE_GRAMMARS = {
+    "ambiguous": "root ::= x\nx ::= x x | [a-z ] |",
+    "nested quantifiers": "root ::= (((( [a-z ]* )* )* )* )*",
+    "a chain of rules": "root ::= r0\n"
+    + "".join(f'r{n} ::= (("a"? r{n + 1}*)?)+\n' for n in range(1500))
+    + 'r1500 ::= "a"',
+}
+
+
+def test_no_schema_or_grammar_stops_the_engine_for_others(
+    engine: Engine, ana: psycopg.Connection, connect: Connect
+) -> None:
+    servers = engine.children()
+    ana.execute("set statement_timeout = '3s'")
+    bob = connect("bob")
+    bob.execute("select llm_generate('Hi', max_tokens => 1)")
+    for argument, value in (
+        ("json_schema", json.dumps(HOSTILE_SCHEMA)),
+        *(("grammar", grammar) for grammar in HOSTILE_GRAMMARS.values()),
+    ):
+        sql = f"select llm_generate('Go on.', {argument} => %s, max_tokens => 200)".encode()
+        attack = threading.Thread(target=suppressed, args=(ana, sql, value))
+        attack.start()
+        time.sleep(0.5)
+        bob.execute("set statement_timeout = '20s'")
+        for _ in range(3):
+            bob.execute("select llm_generate('Hi', max_tokens => 2)")
+        attack.join()
+    assert engine.children() == servers
+
+
+def suppressed(who: psycopg.Connection, sql: bytes, value: str) -> None:
+    with contextlib.suppress(psycopg.errors.QueryCanceled, psycopg.errors.ProgramLimitExceeded):
+        who.execute(sql, (value,))
+
+
+def test_the_engine_follows_users_grammars(engine: Engine, ana: psycopg.Connection) -> None:
+    answer = ana.execute("select llm_generate('Hi', grammar => 'root ::= \"yes\" | \"no\"')").fetchone()
+    assert answer in (("yes",), ("no",))
+    assert (GENERATOR, "openai") in models(ana)
+    for grammar, sqlstate in (
+        ('root ::= root "a"', "22023"),
+        (HOSTILE_GRAMMARS["a chain of rules"], "54000"),
+    ):
+        with fails(sqlstate):
+            ana.execute("select llm_generate('Hi', grammar => %s)", (grammar,))
+
+
+def test_where_the_engine_is_down_calls_fail_if_that_was_asked_for(
+    engine: Engine, admin: psycopg.Connection, ana: psycopg.Connection
+) -> None:
+    address = f"unix:{engine.directory}/{GENERATOR}.sock"
+    admin.execute("select model_serve(%s, %s, when_down => 'error')", (GENERATOR, address))
+    ana.execute("select llm_generate('Hi', max_tokens => 1)")
+    engine.process.terminate()
+    engine.process.wait(30)
+    with fails("08006", hint="engine"):
+        ana.execute("select llm_generate('Hi', max_tokens => 1)")
+    admin.execute("select model_serve(%s, null)", (GENERATOR,))
+    ana.execute("select llm_generate('Hi', max_tokens => 1)")
+    assert (GENERATOR, "llama_cpp") in models(ana)
+
+
+def test_a_server_of_another_model_is_refused(engine: Engine, admin: psycopg.Connection) -> None:
+    row = admin.execute("select options from model where name = %s", (GENERATOR,)).fetchone()
+    for name, sqlstate in ((GENERATOR, "22023"), (EMBEDDER, "08P01")):
+        other = EMBEDDER if name == GENERATOR else GENERATOR
+        with fails(sqlstate, hint=""):
+            admin.execute("select model_serve(%s, %s)", (name, f"unix:{engine.directory}/{other}.sock"))
+    assert admin.execute("select options from model where name = %s", (GENERATOR,)).fetchone() == row

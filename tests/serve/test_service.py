@@ -1,0 +1,379 @@
+"""What holds the service together: tenants, cancels, limits, poolers, and a database that goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from serve.conftest import Service, Start, served
+from support import GENERATOR, SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR
+from support.command import Command
+from support.pooler import pgbouncer
+from support.query import one
+
+ASK = [{"role": "user", "content": "What is the capital of France?"}]
+BODY = {"model": SCRIPTED_GENERATOR, "messages": ASK}
+CHAT = "/v1/chat/completions"
+BUSY = "select count(*) from pg_stat_activity where application_name = 'mindful_serve' and state <> 'idle'"
+
+
+def test_two_keys_never_see_each_others_rows(
+    service: Service, other_key: str, db: psycopg.Connection
+) -> None:
+    mine, other = service.client(), service.client(other_key)
+    model = f"mindful/{SCRIPTED_GENERATOR}"
+    kept = mine.responses.create(model=model, input="My locker has the number 4711.")
+    conversation = mine.conversations.create()
+    mine.responses.create(model=model, input="The number is 4711.", conversation=conversation.id)
+    with pytest.raises(openai.NotFoundError):
+        other.responses.create(model=model, input="Go on.", previous_response_id=kept.id)
+    with pytest.raises(openai.NotFoundError):
+        other.responses.create(model=model, input="Go on.", conversation=conversation.id)
+    talk: list[Any] = [
+        {"role": "user", "content": "My locker has the number 4711."},
+        {"role": "assistant", "content": kept.output_text},
+        {"role": "user", "content": "What is the number of my locker?"},
+    ]
+    answer = other.chat.completions.create(model=model, messages=talk)
+    assert answer.model_extra is not None
+    session_id = answer.model_extra["x_mindful"]["session_id"]
+    assert one(db, "select tenant from session where session_id = %s", session_id) == "customer-8"
+    assert answer.model_extra["x_mindful"]["memory_ids"] == []
+    streamed = other.chat.completions.create(model=model, messages=talk[-1:], stream=True)
+    *_, last = streamed
+    assert last.model_extra is not None
+    shown = last.model_extra["x_mindful"]["memory_ids"]
+    assert one(db, "select bool_and(tenant = 'customer-8') from memory where id = any(%s)", shown) in (
+        True,
+        None,
+    )
+    owners = db.execute("select distinct tenant from memory where content like '%4711%'").fetchall()
+    assert {tenant for (tenant,) in owners} == {"customer-7", "customer-8"}
+
+
+def test_a_resent_history_is_not_found_by_another_tenant(service: Service, other_key: str) -> None:
+    talk: list[Any] = [{"role": "user", "content": "Tell me about the keeper of the lighthouse. " * 12}]
+    given: dict[str, Any] = {"model": GENERATOR, "messages": talk, "max_tokens": 2}
+    service.client().chat.completions.create(**given)
+    again = service.client().chat.completions.create(**given)
+    other = service.client(other_key).chat.completions.create(**given)
+    assert again.usage is not None
+    assert other.usage is not None
+    details = again.usage.prompt_tokens_details, other.usage.prompt_tokens_details
+    assert [one.cached_tokens if one else None for one in details][1] == 0
+    assert details[0] is not None
+    assert (details[0].cached_tokens or 0) > 64
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_client_that_goes_away_cancels_its_statement(
+    service: Service, db: psycopg.Connection, streams: bool
+) -> None:
+    body = {"model": GENERATOR, "messages": ASK, "max_tokens": -1, "stream": streams}
+    body["logit_bias"] = {"2": -100}  # it never ends of itself
+    content = json.dumps(body).encode()
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
+        head += f"authorization: Bearer {service.key}\r\ncontent-length: {len(content)}\r\n\r\n"
+        connection.sendall(head.encode() + content)
+        if streams:
+            connection.recv(4096)
+        wait_until(lambda: one(db, BUSY) > 0)
+        time.sleep(0.5)
+        assert one(db, BUSY) == 1
+    gone = time.monotonic()
+    wait_until(lambda: one(db, BUSY) == 0)
+    assert time.monotonic() - gone < (0.5 if os.getloadavg()[0] < 3 else 3)
+
+
+def wait_until(true: Any, most_s: float = 20) -> None:
+    end = time.monotonic() + most_s
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_large_body_is_refused_before_it_is_read(service: Service) -> None:
+    answer = service.post(CHAT, content=b"x" * (10 << 20), headers={"content-type": "application/json"})
+    assert answer.status_code == 413
+
+    def parts() -> Iterator[bytes]:
+        for _ in range(80):
+            yield b"x" * (1 << 17)
+
+    answer = service.post(CHAT, content=parts(), headers={"content-type": "application/json"})
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status"),
+    [
+        (b"{", "application/json", 400),
+        (b"[1]", "application/json", 400),
+        (b'{"model": "\xff"}', "application/json", 400),
+        (b'{"temperature": NaN}', "application/json", 400),
+        (b"[" * 100_000, "application/json", 400),
+        (json.dumps(BODY).encode(), "text/plain", 415),
+    ],
+    ids=str,
+)
+def test_a_body_that_is_not_json_is_refused(service: Service, content: bytes, kind: str, status: int) -> None:
+    answer = service.post(CHAT, content=content, headers={"content-type": kind})
+    assert answer.status_code == status
+    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_unknown_paths_and_methods_have_errors_of_the_same_form(service: Service) -> None:
+    assert service.get("/v1/audio").status_code == 404
+    assert service.get("/v1/audio").json()["error"]["code"] == "unknown_url"
+    assert service.get(CHAT).json()["error"]["type"] == "invalid_request_error"
+    assert service.get(CHAT).status_code == 405
+
+
+def test_health_and_figures_need_no_key_and_name_no_tenant(service: Service) -> None:
+    service.client().chat.completions.create(**BODY)  # type: ignore[call-overload]
+    assert httpx2.get(f"{service.url}/health").json() == {"status": "ok"}
+    assert httpx2.get(f"{service.url}/ready").json()["version"]
+    figures = httpx2.get(f"{service.url}/metrics").text
+    assert 'mindful_serve_requests_total{path="/v1/chat/completions",status="200"} 1' in figures
+    assert 'mindful_serve_tokens_total{kind="completion"} 6' in figures
+    assert "customer-7" not in figures
+
+
+def test_pages_of_the_web_may_not_call_it(service: Service) -> None:
+    preflight = httpx2.options(
+        service.url + CHAT, headers={"origin": "https://example.org", "access-control-request-method": "POST"}
+    )
+    assert preflight.status_code == 405
+    answer = service.post(CHAT, BODY, headers={"origin": "https://example.org"})
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_without_keys_only_programs_of_this_machine_are_answered() -> None:
+    refused = Command("")("serve", "--no-keys", "--host", "0.0.0.0", "--port", "0")
+    assert refused.exit_code == 1
+    assert "--host is 0.0.0.0" in refused.stderr
+    assert "--keys" in refused.stderr
+
+
+def test_without_keys_the_connections_role_is_the_tenant(
+    dsn_of: Mapping[str, str], ana: psycopg.Connection
+) -> None:
+    with served(dsn_of["ana"], "none", "--no-done") as service:
+        model = f"mindful/{SCRIPTED_GENERATOR}"
+        answer = service.post(CHAT, BODY | {"model": model, "stream": True})
+        assert "[DONE]" not in answer.text
+        assert one(ana, "select count(*) from memory") == 2
+        for headers in ({"host": "example.org"}, {"x-forwarded-for": "10.0.0.1"}):
+            assert service.post(CHAT, BODY, headers=headers).status_code == 403
+
+
+def test_it_works_over_a_pooler_in_transaction_mode(
+    dsn_of: Mapping[str, str], key: str, other_key: str, db: psycopg.Connection
+) -> None:
+    with pgbouncer([dsn_of["application"]]) as (over,), served(over, key, "--keys") as service:
+        for used, tenant in ((key, "customer-7"), (other_key, "customer-8")):
+            client = service.client(used)
+            client.chat.completions.create(model=f"mindful/{SCRIPTED_GENERATOR}", messages=ASK)  # type: ignore[arg-type]
+            stream = client.chat.completions.create(**BODY, stream=True)  # type: ignore[call-overload]
+            assert sum(1 for _ in stream) > 2
+            assert one(db, "select count(*) from memory where tenant = %s", tenant) == 2
+
+
+def test_a_database_that_goes_away_is_waited_for(
+    service: Service, db: psycopg.Connection, database: str, cluster: Any
+) -> None:
+    assert service.post(CHAT, BODY).status_code == 200
+    with cluster.connect() as root:
+        root.execute(f'alter database "{database}" allow_connections false'.encode())
+        root.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'mindful_serve'"
+        )
+        answers = [service.post(CHAT, BODY).status_code for _ in range(2)]
+        assert set(answers) == {503}
+        assert service.get("/health").status_code == 200
+        assert service.get("/ready").status_code == 503
+        root.execute(f'alter database "{database}" allow_connections true'.encode())
+    wait_until(lambda: service.post(CHAT, BODY).status_code == 200)
+
+
+async def test_many_streams_at_once_end_or_are_sent_away(start: Start) -> None:
+    service = start("--keys", "--connections", "2", "--queue-seconds", "60")
+    async with openai.AsyncOpenAI(
+        base_url=f"{service.url}/v1", api_key=service.key, max_retries=0, timeout=120
+    ) as client:
+
+        async def use() -> str:
+            try:
+                stream = await client.chat.completions.create(**BODY, stream=True)  # type: ignore[call-overload]
+                return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+            except openai.RateLimitError as error:
+                return f"again in {error.response.headers['retry-after']}"
+
+        answers = await asyncio.gather(*(use() for _ in range(50)))
+    assert set(answers) <= {"The capital of France is Paris.", "again in 1"}
+    assert answers.count("again in 1") < 25
+    assert memory_of(service) < 150e6
+
+
+def memory_of(service: Service) -> int:
+    pages = int(Path(f"/proc/{service.process.pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_no_connection_is_waited_for_longer_than_is_said(start: Start) -> None:
+    service = start("--keys", "--connections", "1", "--queue-seconds", "0.3")
+    long = {"model": GENERATOR, "messages": ASK, "logit_bias": {"2": -100}, "max_tokens": 1500}
+    holder = threading.Thread(target=lambda: service.post(CHAT, long))
+    holder.start()
+    try:
+        end = time.monotonic() + 20
+        while (answer := service.post(CHAT, BODY)).status_code != 429:
+            assert time.monotonic() < end
+        assert answer.headers["retry-after"] == "1"
+        assert answer.json()["error"]["type"] == "rate_limit_error"
+    finally:
+        os.kill(service.process.pid, signal.SIGTERM)
+        holder.join()
+
+
+def test_a_slow_sender_is_sent_away(service: Service) -> None:
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {service.key}\r\n"
+        connection.sendall(f"{head}content-type: application/json\r\ncontent-length: 100\r\n\r\n{{".encode())
+        assert b"408" in connection.recv(4096).splitlines()[0]
+
+
+def test_the_audit_names_who_and_what_but_not_what_was_said(
+    dsn_of: Mapping[str, str], key: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as errors, served(dsn_of["application"], key, "--keys", stderr=errors) as service:
+        said = [{"role": "user", "content": "My secret is 4711."}]
+        service.post(CHAT, BODY | {"messages": said})
+        service.post(CHAT, BODY | {"messages": said, "temperature": "4711"})
+    text = log.read_text()
+    assert '"tenant": "customer-7"' in text
+    assert '"status": 400' in text
+    assert "4711" not in text
+    assert key not in text
+
+
+def test_the_guides_own_client_is_served(dsn_of: Mapping[str, str]) -> None:
+    """A client that parses each line of data as JSON, sends max_tokens -1 and a name with a slash."""
+    alias = f"Owner/Name-GGUF={SCRIPTED_GENERATOR}"
+    with served(dsn_of["ana"], "none", "--no-done", "--alias", alias) as service:
+        history = [{"role": "system", "content": "You are kind."}, {"role": "assistant", "content": "Hello!"}]
+        for _ in range(3):
+            history.append({"role": "user", "content": "What is the capital of France?"})
+            words = ""
+            body = {
+                "model": "Owner/Name-GGUF",
+                "messages": history,
+                "temperature": 0.7,
+                "max_tokens": -1,
+                "stream": True,
+            }
+            with httpx2.stream("POST", service.url + CHAT, json=body, timeout=60) as answer:
+                for line in answer.iter_lines():
+                    if line.startswith("data:"):
+                        words += json.loads(line[5:])["choices"][0]["delta"].get("content", "")
+            assert words == "The capital of France is Paris."
+            history.append({"role": "assistant", "content": words})
+        summary = [{"role": "system", "content": "Summarize."}, *history[1:]]
+        body = {"model": "Owner/Name-GGUF", "messages": summary, "temperature": 0.7, "max_tokens": -1}
+        assert service.post(CHAT, body).json()["choices"][0]["message"]["content"] is not None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+MEMBERS: dict[str, list[str]] = {
+    CHAT: [
+        "model", "messages", "stream", "stream_options", "max_tokens", "temperature", "top_p", "top_k", "min_p", "stop",
+        "logit_bias", "seed", "n", "response_format", "tools", "tool_choice", "logprobs", "top_logprobs", "grammar",
+        "presence_penalty", "repeat_penalty", "user", "metadata", "store",
+    ],
+    "/v1/completions": ["model", "prompt", "max_tokens", "logprobs", "stop", "n", "stream", "echo", "seed"],
+    "/v1/embeddings": ["model", "input", "encoding_format", "dimensions"],
+    "/v1/rerank": ["model", "query", "documents", "top_n", "return_documents"],
+    "/v1/responses": [
+        "model", "input", "instructions", "previous_response_id", "conversation", "store", "stream", "text", "tools",
+        "tool_choice", "max_output_tokens", "temperature", "top_p",
+    ],
+    "/v1/conversations": ["metadata"],
+}  # fmt: skip
+VALID: dict[str, dict[str, Any]] = {
+    CHAT: BODY,
+    "/v1/completions": {"model": SCRIPTED_GENERATOR, "prompt": "Hi"},
+    "/v1/embeddings": {"model": SCRIPTED_EMBEDDER, "input": "tea"},
+    "/v1/rerank": {"model": "judge", "query": "tea", "documents": ["tea"]},
+    "/v1/responses": {"model": SCRIPTED_GENERATOR, "input": "Hi"},
+    "/v1/conversations": {},
+}
+LIKELY = {
+    "model": st.sampled_from([SCRIPTED_GENERATOR, f"mindful/{SCRIPTED_GENERATOR}", "", "default", "absent"]),
+    "messages": st.lists(
+        st.fixed_dictionaries(
+            {
+                "role": st.sampled_from(["user", "assistant", "system", "tool"]) | JSON,
+                "content": st.text(max_size=30) | JSON,
+            }
+        ),
+        max_size=4,
+    ),
+    "tools": st.lists(
+        st.fixed_dictionaries({"type": st.just("function"), "function": st.fixed_dictionaries(
+            {"name": st.just("clock") | JSON, "parameters": JSON})}) | JSON,
+        max_size=3,
+    ),
+    "response_format": st.fixed_dictionaries(
+        {"type": st.just("json_schema"), "json_schema": st.fixed_dictionaries({"name": st.just("x"), "schema": JSON})}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", MEMBERS)
+def test_no_body_makes_the_service_fail(path: str, start: Start, admin: psycopg.Connection) -> None:
+    admin.execute("select model_register('judge', 'reranker', 'scripted', '')")
+    service = start("--no-keys", tenant="customer-7")
+    found = {name: LIKELY.get(name, JSON) | JSON for name in MEMBERS[path]}
+    bodies = st.fixed_dictionaries({}, optional=found).map(lambda given: VALID[path] | given)
+
+    with httpx2.Client(base_url=service.url, timeout=60) as client:
+
+        @settings(
+            max_examples=60,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            derandomize=True,
+        )
+        @given(bodies | JSON)
+        def attempt(body: Any) -> None:
+            content = json.dumps(body).encode()
+            answer = client.post(path, content=content, headers={"content-type": "application/json"})
+            assert answer.status_code in (200, 400, 404, 503), (body, answer.text)
+            # No default reranker or embedder is not a failure of the body.
+            assert answer.status_code != 503 or "default" in answer.text, (body, answer.text)
+
+        attempt()

@@ -1,0 +1,175 @@
+"""Stored responses and conversations, read and deleted by OpenAI's own client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import openai
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from serve.conftest import Service, Start
+from support import SCRIPTED_GENERATOR
+from support.query import one
+
+MODEL = f"mindful/{SCRIPTED_GENERATOR}"
+INPUT: list[Any] = [
+    {"role": "user", "content": "My dog is called Bo."},
+    {"role": "assistant", "content": "A good name."},
+    {"role": "user", "content": "What is the capital of France?"},
+]
+
+
+def test_a_response_is_read_again_with_its_input(service: Service) -> None:
+    client = service.client()
+    made = client.responses.create(model=MODEL, input=INPUT, instructions="Be brief.")
+    read = client.responses.retrieve(made.id)
+    assert read.output_text == made.output_text == "The capital of France is Paris."
+    assert (read.status, read.instructions, read.model) == ("completed", "Be brief.", SCRIPTED_GENERATOR)
+    assert read.usage == made.usage
+    assert read.model_extra is not None
+    assert made.model_extra is not None
+    assert read.model_extra["x_mindful"] == made.model_extra["x_mindful"]
+    items = client.responses.input_items.list(made.id, order="asc")
+    assert [item.model_dump()["content"][0]["text"] for item in items.data] == [
+        one["content"] for one in INPUT
+    ]
+    streamed = client.responses.create(model=MODEL, input="Go on.", previous_response_id=made.id, stream=True)
+    *_, last = streamed
+    later = client.responses.retrieve(last.response.id)  # type: ignore[union-attr]
+    assert later.output_text
+    assert len(client.responses.input_items.list(later.id).data) == 1
+    assert client.responses.retrieve(made.id).output_text == made.output_text
+
+
+def test_a_deleted_response_leaves_nothing(service: Service, db: psycopg.Connection) -> None:
+    client = service.client()
+    made = client.responses.create(model=MODEL, input="My locker has the number 4711.")
+    client.responses.delete(made.id)
+    assert one(db, "select count(*) from memory") == 0
+    for call in (client.responses.retrieve, client.responses.delete, client.responses.input_items.list):
+        with pytest.raises(openai.NotFoundError):
+            call(made.id)
+
+
+def test_a_conversation_is_listed_in_pages_and_deleted(service: Service, db: psycopg.Connection) -> None:
+    client = service.client()
+    talk = client.conversations.create(metadata={"topic": "places"})
+    for asked in ("What is the capital of France?", "And now?"):
+        client.responses.create(model=MODEL, input=asked, conversation=talk.id)
+    assert client.conversations.retrieve(talk.id).metadata == {"topic": "places"}
+    page = client.conversations.items.list(talk.id, limit=3)
+    assert (len(page.data), page.has_more) == (3, True)
+    listed = [item.role for item in client.conversations.items.list(talk.id, limit=3, order="asc")]  # type: ignore[union-attr]
+    assert listed == ["user", "assistant", "user", "assistant"]
+    assert client.conversations.delete(talk.id).deleted
+    assert one(db, "select count(*) from memory") == 0
+    with pytest.raises(openai.NotFoundError):
+        client.conversations.retrieve(talk.id)
+
+
+def test_another_key_neither_reads_nor_deletes_them(
+    service: Service, other_key: str, db: psycopg.Connection
+) -> None:
+    mine, other = service.client(), service.client(other_key)
+    talk = mine.conversations.create()
+    made = mine.responses.create(model=MODEL, input="My locker has the number 4711.", conversation=talk.id)
+    calls: list[tuple[Callable[..., Any], str]] = [
+        (other.responses.retrieve, made.id),
+        (other.responses.delete, made.id),
+        (other.responses.input_items.list, made.id),
+        (other.conversations.retrieve, talk.id),
+        (other.conversations.delete, talk.id),
+        (other.conversations.items.list, talk.id),
+    ]
+    for call, own in calls:
+        with pytest.raises(openai.NotFoundError):
+            call(own)
+    assert one(db, "select count(*) from memory") == 2
+
+
+def test_a_key_without_the_scope_memory_reads_none(service: Service, admin: psycopg.Connection) -> None:
+    made = service.client().responses.create(model=MODEL, input="Hi")
+    key = one(admin, "select key_create('small', 'customer-7', '{chat}')")
+    with pytest.raises(openai.PermissionDeniedError):
+        service.client(key).responses.retrieve(made.id)
+
+
+PATHS = [
+    "/v1/responses/{}", "/v1/responses/{}/input_items", "/v1/conversations/{}", "/v1/conversations/{}/items",
+    "/v1/models/{}", "/?session={}", "/desk/memories?q={}", "/desk/memories?id={}", "/desk/memories?before={}",
+    "/desk/memories?kind={}", "/desk/labels?skip={}", "/desk/replies/{}/memories", "/desk/confidence?live={}",
+    "/desk/status?live={}",
+]  # fmt: skip
+FORMS = {
+    "/desk/say": ["message", "session", "model"],
+    "/desk/memories": ["content"],
+    "/desk/memories/1/correct": ["content"],
+    "/desk/memories/1/forget": ["confirmed"],
+    "/desk/replies/1/label": ["correct", "note", "view", "skip"],
+    "/desk/retry": ["live"],
+    "/desk/signin": ["key"],
+}
+LIKELY = st.sampled_from(
+    ["1", "2", "-1", "9" * 18, "9" * 40, "yes", "no", "queue", "fact", "\0", "\udcff", "%00", SCRIPTED_GENERATOR,
+     "resp_00000000000000000000000000000001_1", "conv_00000000-0000-0000-0000-000000000001",
+     "00000000-0000-0000-0000-000000000001", "conv_" + "-" * 32, "x" * 3000]
+)  # fmt: skip
+
+
+def test_no_address_and_no_form_makes_the_service_fail(start: Start, scripted: None) -> None:
+    from urllib.parse import quote_from_bytes
+
+    service = start("--no-keys", tenant="customer-7")
+
+    def quoted(text: str) -> str:
+        return quote_from_bytes(text.encode("utf-8", "surrogatepass"), safe="")
+
+    words = LIKELY | st.text(max_size=20)
+    with httpx2.Client(base_url=service.url, timeout=60, headers={"origin": service.url}) as client:
+        client.post("/v1/responses", json={"model": MODEL, "input": "Hi"})
+
+        @settings(
+            max_examples=120,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            derandomize=True,
+        )
+        @given(st.sampled_from(PATHS), words, st.sampled_from(["GET", "DELETE", "POST"]))
+        def visit(path: str, word: str, method: str) -> None:
+            answer = client.request(method, path.format(quoted(word)))
+            assert answer.status_code in (200, 303, 307, 400, 404, 405, 415, 503), (
+                method,
+                path,
+                word,
+                answer.text,
+            )
+            assert answer.status_code != 503 or "default" in answer.text, (path, word, answer.text)
+
+        @settings(
+            max_examples=90,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            derandomize=True,
+        )
+        @given(
+            st.sampled_from(sorted(FORMS)).flatmap(
+                lambda path: st.tuples(
+                    st.just(path), st.dictionaries(st.sampled_from(FORMS[path]), words, max_size=4)
+                )
+            )
+        )
+        def send(sent: tuple[str, dict[str, str]]) -> None:
+            path, form = sent
+            content = "&".join(f"{name}={quoted(value)}" for name, value in form.items())
+            kind = {"content-type": "application/x-www-form-urlencoded"}
+            answer = client.post(path, content=content.encode(), headers=kind)
+            assert answer.status_code in (200, 303, 400, 404, 503), (path, form, answer.text)
+
+        visit()
+        send()

@@ -1,0 +1,107 @@
+"""What one turn of a chat asks of the server: statements and embeddings are counted, not timed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+from support import SCRIPTED_GENERATOR
+
+WATCH = """do language plpython3u $do$
+from mindful.core.backend import Backend
+from mindful.models.providers.llama import embedder
+
+rows, embed = Backend.rows, embedder.LlamaEmbedder.embed
+Backend.watched, Backend.depth = [], 0
+
+def watched_rows(self, sql, types=(), arguments=()):
+    if sql != "select":  # the look for a cancel
+        Backend.watched.append([Backend.depth, " ".join(sql.split())])
+    Backend.depth += 1
+    try:
+        return rows(self, sql, types, arguments)
+    finally:
+        Backend.depth -= 1
+
+def watched_embed(self, texts, interrupts):
+    Backend.watched += [["embedded", text] for text in texts]
+    return embed(self, texts, interrupts)
+
+Backend.rows, embedder.LlamaEmbedder.embed = watched_rows, watched_embed
+$do$"""
+READ = """do language plpython3u $do$
+import json
+from mindful.core.backend import Backend
+watched, Backend.watched[:] = Backend.watched[:], []
+plpy.execute(plpy.prepare("select set_config('test.watched', $1, false)", ["text"]), [json.dumps(watched)])
+$do$"""
+MESSAGE = "Tell me about my sister Nora."
+PERSONAL = "Where does my sister Nora live?"
+"""A question that memories alone can answer: whether they do is weighed."""
+
+
+@pytest.fixture
+def message() -> str:
+    """The third turn's message."""
+    return MESSAGE
+
+
+@pytest.fixture
+def watched(db: psycopg.Connection, roles: Mapping[str, str], message: str) -> list[tuple[int | str, str]]:
+    """What the third turn of a session ran and embedded."""
+    db.execute(WATCH)
+    role = psycopg.sql.Identifier(roles["ana"])
+    db.execute(psycopg.sql.SQL("set role {}").format(role))
+    row = db.execute("select session_start('a talk')").fetchone()
+    assert row
+    said = [
+        {"role": ("user", "assistant")[at % 2], "content": f"Nora moved to Porto in 19{at}."}
+        for at in range(60)
+    ]
+    db.execute("select message_insert_many(%s, %s)", (row[0], Jsonb(said)))
+    db.execute("select session_summarize(%s)", (row[0],))
+    for said_now in ("Who is Nora?", "How old is Nora?", message):
+        db.execute("reset role")
+        db.execute(READ)
+        db.execute(psycopg.sql.SQL("set role {}").format(role))
+        db.execute("select llm_chat(%s, %s, model => %s)", (said_now, row[0], SCRIPTED_GENERATOR))
+    db.execute("reset role")
+    db.execute(READ)
+    found = db.execute("select current_setting('test.watched')").fetchone()
+    assert found
+    return [(kind, text) for kind, text in json.loads(found[0])]
+
+
+def test_a_turn_takes_a_handful_of_statements(watched: list[tuple[int | str, str]]) -> None:
+    own = [text for kind, text in watched if kind == 0]
+    nested = [text for kind, text in watched if kind == 1]
+    assert len(own) <= 19, "\n".join(own)
+    assert len(nested) <= 6, "\n".join(nested)
+
+
+def test_a_turn_enters_python_once_more_to_embed_what_is_stored(watched: list[tuple[int | str, str]]) -> None:
+    entered = [kind for kind, text in watched if "pg_catalog.pg_extension" in text]
+    assert entered == [0, 1]
+
+
+def test_a_turn_embeds_its_message_and_its_reply_once(watched: list[tuple[int | str, str]]) -> None:
+    embedded = [text for kind, text in watched if kind == "embedded"]
+    assert embedded.count(MESSAGE) == 1
+    assert len(embedded) == 2
+
+
+@pytest.mark.parametrize("message", [PERSONAL])
+def test_a_question_about_own_matters_takes_few_more(
+    watched: list[tuple[int | str, str]], message: str
+) -> None:
+    own = [text for kind, text in watched if kind == 0]
+    assert len(own) <= 22, "\n".join(own)
+    embedded = [text for kind, text in watched if kind == "embedded"]
+    assert embedded.count(message) == 1
+    assert embedded[-1].startswith("I do not know")
+    parts = embedded[1:-1]
+    assert len(set(parts)) == len(parts) <= 6
+    assert all(set(part.split()) < set(message.split()) for part in parts)

@@ -1,0 +1,88 @@
+"""Questions about the user's own matters that memories answer, or do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import psycopg
+import pytest
+
+UNKNOWN = "I do not know"
+KNOWN = (
+    "Olga lives in Leeds.",
+    "The weekly meeting is on Tuesday.",
+    "From now on the weekly meeting is on Saturday.",
+    "My sister Clara works as a carpenter.",
+)
+
+
+@pytest.fixture
+def known(ana: psycopg.Connection) -> psycopg.Connection:
+    for content in KNOWN:
+        ana.execute("select memory_insert(%s)", (content,))
+    return ana
+
+
+def chat(connection: psycopg.Connection, message: str, session: object = None) -> Sequence[object]:
+    row = connection.execute(
+        """select reply, action, completion_tokens, session_id, decision_id
+           from llm_chat_detail(%s, %s, max_tokens => 24)""",
+        (message, session),
+    ).fetchone()
+    assert row is not None
+    return row
+
+
+@pytest.mark.smoke
+def test_what_no_memory_tells_is_not_invented(known: psycopg.Connection) -> None:
+    reply, action, tokens, session, decision = chat(known, "What is my sister's phone number?")
+    assert str(reply).startswith(UNKNOWN)
+    assert "carpenter" in str(reply)
+    assert (action, tokens) == ("abstain", 0)
+    assert known.execute("select reason from decision where id = %s", (decision,)).fetchone() == (
+        "no memory answers the question (setting chat_unknown)",
+    )
+    stored = known.execute(
+        "select role from conversation where session_id = %s order by turn", (session,)
+    ).fetchall()
+    assert stored == [("user",), ("assistant",)]
+
+
+def test_a_stream_says_so_too(known: psycopg.Connection) -> None:
+    pieces = known.execute("select llm_chat_stream('How tall is Olga?', max_tokens => 24)").fetchall()
+    assert "".join(piece for (piece,) in pieces).startswith(UNKNOWN)
+
+
+def test_what_a_memory_tells_is_answered_by_the_newest_one(known: psycopg.Connection) -> None:
+    reply, action, *_ = chat(known, "On which day is the weekly meeting?")
+    assert "Saturday" in str(reply)
+    assert "Tuesday" not in str(reply)
+    assert action == "uncalibrated"
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["Hello!", "What is the capital of France?", "How do I boil an egg?", "Olga has a new bicycle."],
+)
+def test_small_talk_and_general_questions_are_answered(known: psycopg.Connection, message: str) -> None:
+    assert not str(chat(known, message)[0]).startswith(UNKNOWN)
+
+
+def test_what_was_said_in_the_conversation_counts(known: psycopg.Connection) -> None:
+    session = chat(known, "My locker has the number 512.")[3]
+    assert "512" in str(chat(known, "What is the number of my locker?", session)[0])
+
+
+def test_the_setting_turns_it_off(known: psycopg.Connection) -> None:
+    known.execute("select setting_set('chat_unknown', 'false')")
+    assert not str(chat(known, "What is my sister's phone number?")[0]).startswith(UNKNOWN)
+
+
+def test_words_that_a_memory_lacks_are_found_by_lexemes(known: psycopg.Connection) -> None:
+    assert known.execute(
+        """select m.content, w.lacked, w.held from memory m,
+               _mindful.words_beyond('When are the meetings of Clara?', array[m.id]) w order by m.id limit 2"""
+    ).fetchall() == [
+        ("Olga lives in Leeds.", "meetings Clara?", ""),
+        ("The weekly meeting is on Tuesday.", "Clara?", "meetings"),
+    ]

@@ -1,0 +1,88 @@
+"""What the pages say of SQL is true of this server."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+from support.cluster import Cluster
+from support.pages import PAGES, blocks, code
+from support.sources import ROOT
+
+_KNOWN = """
+    select proname::text from pg_proc where pronamespace <> '_mindful'::regnamespace
+    union select '_mindful.' || proname from pg_proc where pronamespace = '_mindful'::regnamespace
+    union select relname::text from pg_class
+    union select attname::text from pg_attribute
+    union select typname::text from pg_type
+    union select name from pg_settings
+    union select rolname::text from pg_roles
+    union select key from mindful.setting_definition
+    union select unnest(proargnames) from pg_proc where pronamespace = 'mindful'::regnamespace
+    union select nspname::text from pg_namespace
+    union select word from pg_get_keywords()
+"""
+_NAME = re.compile(r"(?<![\w.$%'/-])((?:_mindful\.)?[a-z][a-z0-9]*(?:_[a-z0-9]+)+)\b(?![-./=])")
+_INTERNAL = re.compile(r"^_(?!_|mindful)[a-z_]+")
+"""Internal functions without their schema: nothing has such a name."""
+_CALL = re.compile(r"(?<![\w.])((?:_mindful\.)?[a-z_][a-z0-9_]*)\(")
+_SOURCES = (
+    "client/src",
+    "extension/setup",
+    "extension/router",
+    "tests/bench",
+    "tests/sql",
+    "pyproject.toml",
+    "Makefile",
+)
+"""Where names are from that are not SQL's: arguments of Python, settings of make."""
+_OTHERS = {
+    "auto_explain", "pg_stat_statements", "pg_upgrade", "ef_construction", "security_invoker", "load_dataset",
+    "bearer_token_env_var", "pg_basebackup", "writing_function", "sql_function", "assemble", "_mindful.name", "im_end",
+}  # fmt: skip
+"""Names of PostgreSQL's tools and of other projects."""
+
+
+def words_of_sources() -> set[str]:
+    files = [file for name in _SOURCES for file in [ROOT / name, *(ROOT / name).rglob("*")] if file.is_file()]
+    texts = (file.read_text(errors="replace") for file in files if file.suffix != ".pyc")
+    words = {word for text in texts for word in re.findall(r"[a-z_][a-z0-9_]*", text)}
+    inner = (
+        file.read_text() for folder in ("sql", "plpy/src") for file in (ROOT / folder).rglob("*.[ps][yq]*")
+    )
+    return words | {word for text in inner for word in re.findall(r"""["']([a-z_]+)["']""", text)}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tour.md"])
+def test_a_page_runs_as_it_stands(cluster: Cluster, database: str, page: str) -> None:
+    script = "\n".join(blocks(ROOT / page, "sql"))
+    named = re.findall(r"CREATE ROLE (\w+)", script)
+    try:
+        psql = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", cluster.dsn(database)]
+        done = subprocess.run(psql, input=script, capture_output=True, text=True, check=False, timeout=200)
+    finally:
+        with cluster.connect(database) as connection:
+            made = connection.execute("select rolname from pg_roles where rolname = any (%s)", (named,))
+            for (role,) in made.fetchall():
+                connection.execute(f"drop owned by {role}; drop role {role}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_name_in_the_pages_exists(cluster: Cluster, bare_template: str) -> None:
+    with cluster.connect(bare_template) as connection:
+        known = {name for (name,) in connection.execute(_KNOWN)}
+    made = {
+        name for page in PAGES for part in code(page) for name in re.findall(r"(?i)create \w+ (\w+)", part)
+    }
+    known |= made | words_of_sources() | _OTHERS
+    unknown = {
+        f"{page.name}: {name}"
+        for page in PAGES
+        for part in code(page)
+        for name in (*_NAME.findall(part), *_CALL.findall(part), *_INTERNAL.findall(part))
+        if name.removeprefix("partition_") not in known
+        or (name.startswith("_") and not name.startswith("_mindful."))
+    }
+    if unknown:
+        pytest.fail("pages name what does not exist:\n" + "\n".join(sorted(unknown)), False)

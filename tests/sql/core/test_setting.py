@@ -1,0 +1,149 @@
+"""Settings: who may change them, what they may be, and every change of them."""
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+from support import fails
+
+
+def get(connection: psycopg.Connection, key: str) -> object:
+    row = connection.execute("select setting_get(%s)", (key,)).fetchone()
+    assert row is not None
+    return row[0]
+
+
+@pytest.mark.smoke
+def test_the_nearest_scope_is_in_force(
+    admin: psycopg.Connection, ana: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    key = "model_slot_wait_ms"
+    assert get(ana, key) == 60000
+    admin.execute("select setting_set(%s, '5000', 'global')", (key,))
+    assert get(ana, key) == 5000
+    assert ana.execute("select setting_set(%s, '70')", (key,)).fetchone() == (70,)
+    assert (get(ana, key), get(bob, key)) == (70, 5000)
+    ana.execute("select setting_set(%s, null)", (key,))
+    assert get(ana, key) == 5000
+    assert get(ana, "nothing") is None
+
+
+@pytest.mark.smoke
+def test_every_change_is_kept(ana: psycopg.Connection) -> None:
+    ana.execute("select setting_set('generation_log', 'false', reason => 'private work')")
+    ana.execute("select setting_set('generation_log', 'true')")
+    rows = ana.execute("select value, reason, changed_by from setting order by id").fetchall()
+    assert rows == [(False, "private work", ana.info.user), (True, None, ana.info.user)]
+    for statement in ("update setting set value = '1'", "delete from setting"):
+        with fails("42501", hint=None):
+            ana.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "scope", "sqlstate"),
+    [
+        ("nothing", 1, "user", "42704"),
+        (None, 1, "user", "42704"),
+        ("model_slots", 4, "user", "22023"),
+        ("model_slots", 4, "galaxy", "22023"),
+        ("model_slot_wait_ms", 1.5, "user", "22023"),
+        ("model_slot_wait_ms", "soon", "user", "22023"),
+        ("model_slot_wait_ms", 0, "user", "22023"),
+        ("model_slot_wait_ms", 10**9, "user", "22023"),
+        ("model_slot_wait_ms", 10**400, "user", "22023"),
+        ("generation_log", 1, "user", "22023"),
+        ("generation_log", {}, "user", "22023"),
+    ],
+)
+def test_bad_settings_are_refused(
+    ana: psycopg.Connection, key: str | None, value: object, scope: str, sqlstate: str
+) -> None:
+    with fails(sqlstate):
+        ana.execute("select setting_set(%s, %s, %s)", (key, Jsonb(value), scope))
+    assert ana.execute("select count(*) from setting").fetchone() == (0,)
+
+
+def test_what_holds_for_all_is_an_administrators(ana: psycopg.Connection, bob: psycopg.Connection) -> None:
+    with fails("42501", hint=None):
+        ana.execute("select setting_set('model_slots', '64', 'global')")
+    with fails("42501", hint=None):
+        ana.execute(
+            "insert into setting (tenant, scope, key, value) values (%s, 'user', 'chat_memories', '4')",
+            (bob.info.user,),
+        )
+    with fails("23514", hint=None):
+        ana.execute("insert into setting (scope, key, value) values ('global', 'model_slots', '64')")
+
+
+@pytest.mark.parametrize(
+    ("scope", "key", "value"),
+    [
+        ("user", "model_slots", "64"),
+        ("user", "chat_memories", "1000"),
+        ("user", "retention_fact_days", '"x"'),
+    ],
+)
+def test_an_insert_is_held_to_what_setting_set_allows(
+    ana: psycopg.Connection, scope: str, key: str, value: str
+) -> None:
+    with fails("22023"):
+        ana.execute("insert into setting (scope, key, value) values (%s, %s, %s)", (scope, key, value))
+
+
+@pytest.mark.smoke
+def test_who_changed_a_setting_and_when_cannot_be_forged(
+    ana: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    ana.execute(
+        "insert into setting (scope, key, value, changed_by, changed_at) "
+        "values ('user', 'chat_memories', '1', %s, '1999-12-31')",
+        (bob.info.user,),
+    )
+    row = ana.execute("select changed_by, changed_at > now() - interval '1 minute' from setting").fetchone()
+    assert row == (ana.info.user, True)
+
+
+def test_a_session_is_named_where_a_setting_is_its_own_and_nowhere_else(
+    ana: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    session = ana.execute("select session_start()").fetchone()
+    assert session is not None
+    for connection, scope, given, sqlstate in (
+        (ana, "session", (None,), "22023"),
+        (ana, "user", session, "22023"),
+        (ana, "session", ("00000000-0000-0000-0000-000000000000",), "42704"),
+        (bob, "session", session, "42704"),
+    ):
+        with fails(sqlstate):
+            connection.execute("select setting_set('chat_memories', '5', %s, %s)", (scope, *given))
+
+
+def test_a_sessions_settings_are_forgotten_with_it(ana: psycopg.Connection) -> None:
+    session = ana.execute("select session_start()").fetchone()
+    assert session is not None
+    ana.execute("select setting_set('user_name', '\"Zebediah\"', 'session', %s)", session)
+    counts = ana.execute("select relation, action, rows from memory_forget(session_id => %s)", session)
+    assert ("setting", "deleted", 1) in counts.fetchall()
+    assert ana.execute("select count(*) from setting").fetchone() == (0,)
+
+
+def test_the_log_can_be_turned_off(ana: psycopg.Connection) -> None:
+    ana.execute("select setting_set('generation_log', 'false')")
+    ana.execute("select llm_generate('Hi', model => 'scripted')")
+    assert ana.execute("select count(*) from generation").fetchone() == (0,)
+
+
+def test_one_setting_or_all_of_a_scope_are_taken_back(
+    ana: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    initial = {key: get(ana, key) for key in ("chat_memories", "chat_temperature", "chat_clarify")}
+    for connection in (ana, bob):
+        connection.execute("select setting_set('chat_memories', '7'), setting_set('chat_temperature', '0.5')")
+    ana.execute("select setting_set('chat_clarify', 'true')")
+    reset = "select setting_reset(%s)"
+    assert ana.execute(reset, ("chat_memories",)).fetchone() == (1,)
+    assert ana.execute(reset, ("chat_memories",)).fetchone() == (0,)
+    assert ana.execute("select setting_reset()").fetchone() == (2,)
+    assert {key: get(ana, key) for key in initial} == initial
+    assert get(bob, "chat_memories") == 7
+    with fails("42704"):
+        ana.execute(reset, ("no such",))

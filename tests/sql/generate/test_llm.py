@@ -1,0 +1,212 @@
+"""Generate, stream, embed and count with the real models."""
+
+import itertools
+import re
+
+import psycopg
+import pytest
+from support import GENERATOR, SCRIPTED_GENERATOR, fails, one
+
+
+def test_a_question_is_answered(ana: psycopg.Connection) -> None:
+    assert "Paris" in str(one(ana, "select llm_generate('What is the capital of France?')"))
+
+
+@pytest.mark.smoke
+def test_detail_agrees_with_the_answer(ana: psycopg.Connection) -> None:
+    row = ana.execute(
+        """select text, model, completion_tokens, prompt_tokens, cached_tokens, finish_reason, confidence,
+               (signals ->> 'logprob_sum')::real, (signals ->> 'tokens')::int, first_token_ms, total_ms
+           from llm_generate_detail('What is the capital of France?')"""
+    ).fetchone()
+    assert row is not None
+    text, model, made, prompt, cached, reason, confidence, total, tokens, first_ms, total_ms = row
+    assert text == one(ana, "select llm_generate('What is the capital of France?')")
+    assert (model, reason) == (GENERATOR, "stop")
+    assert made == tokens > 1
+    assert prompt > cached == 0
+    assert 0 < first_ms < total_ms
+    assert confidence == pytest.approx(2.718281828 ** (total / tokens), rel=1e-3)
+
+
+def test_max_tokens_ends_an_answer(ana: psycopg.Connection) -> None:
+    reason, made = ana.execute(
+        "select finish_reason, completion_tokens from llm_generate_detail('Write a story.', max_tokens => 7)"
+    ).fetchone() or (None, None)
+    assert (reason, made) == ("length", 7)
+
+
+def test_a_stop_string_ends_an_answer_and_is_not_shown(ana: psycopg.Connection) -> None:
+    whole = str(one(ana, "select llm_generate('What is the capital of France?')"))
+    cut = one(ana, "select llm_generate('What is the capital of France?', stop => '{Paris}')")
+    assert cut == whole.split("Paris")[0]
+
+
+def test_a_seed_gives_the_same_text_again(ana: psycopg.Connection) -> None:
+    sql = "select llm_generate('Name an animal and tell about it.', temperature => 1.5, seed => %s, max_tokens => 24)"
+    first = one(ana, sql, 1)
+    one(
+        ana, "select llm_generate('Name an animal and tell a lie about it.', max_tokens => 5)"
+    )  # a warm prefix
+    assert one(ana, sql, 1) == first
+    assert {one(ana, sql, seed) for seed in (2, 3, 4)} != {first}
+
+
+def test_a_known_prefix_is_not_evaluated_again(ana: psycopg.Connection) -> None:
+    sql = (
+        "select cached_tokens, prompt_tokens, text from llm_generate_detail('What is the capital of Spain?')"
+    )
+    cold, warm = (ana.execute(sql).fetchone() or () for _ in range(2))
+    assert cold[0] == 0
+    assert warm[0] == warm[1] - 1
+    assert warm[2] == cold[2]
+
+
+def test_two_streams_of_one_connection_do_not_mix(ana: psycopg.Connection) -> None:
+    prompts = ("Tell me about cats.", "Name three rivers.")
+    alone = [one(ana, "select llm_generate(%s, max_tokens => 16)", prompt) for prompt in prompts]
+    with ana.transaction(), ana.cursor(name="first") as first, ana.cursor(name="second") as second:
+        cursors = (first, second)
+        for cursor, prompt in zip(cursors, prompts, strict=True):
+            cursor.execute("select llm_generate_stream(%s, max_tokens => 16)", (prompt,))
+        texts = ["", ""]
+        for _ in range(20):
+            for at, cursor in enumerate(cursors):
+                row = cursor.fetchone()
+                texts[at] += row[0] if row else ""
+    assert texts == alone
+
+
+def test_a_stream_yields_as_it_is_made(ana: psycopg.Connection) -> None:
+    with ana.transaction(), ana.cursor(name="stream") as cursor:
+        cursor.execute("select llm_generate_stream('Write a long story about the sea.', max_tokens => 64)")
+        pieces = [row[0] for row in itertools.islice(iter(cursor.fetchone, None), 3)]
+        # Three pieces are here, and the call is not over: it logs itself at its end.
+        assert len(pieces) == 3
+        assert one(ana, "select count(*) from generation") == 0
+        pieces += [row[0] for row in iter(cursor.fetchone, None)]
+        assert one(ana, "select count(*) from generation") == 1
+    assert "".join(pieces) == one(
+        ana, "select llm_generate('Write a long story about the sea.', max_tokens => 64)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sqlstate"),
+    [
+        ("''", "22023"),
+        ("E' \\n'", "22023"),
+        ("'x', max_tokens => 0", "22023"),
+        ("'x', max_tokens => null", "22004"),
+        ("'x', temperature => -1", "22023"),
+        ("'x', temperature => 'NaN'", "22023"),
+        ("'x', seed => -1", "22023"),
+        ("'x', model => 'nobody'", "42704"),
+        ("'x', model => 'all-minilm-l6-v2'", "42704"),
+        ("repeat('word ', 3000)", "54000"),
+        ("repeat('x', 10000000)", "54000"),
+    ],
+)
+@pytest.mark.smoke
+def test_bad_arguments_are_refused(ana: psycopg.Connection, arguments: str, sqlstate: str) -> None:
+    for function in ("llm_generate", "llm_generate_detail", "llm_generate_stream"):
+        with fails(sqlstate):
+            ana.execute(f"select {function}({arguments})")
+    assert one(ana, "select count(*) from generation") == 0
+
+
+def test_a_long_prompt_is_cut_where_the_caller_asked(ana: psycopg.Connection) -> None:
+    row = ana.execute(
+        """select prompt_tokens, finish_reason from llm_generate_detail(
+               'Say yes. ' || repeat('word ', 3000), max_tokens => 16, truncate => true)"""
+    ).fetchone()
+    assert row is not None
+    assert 1900 < row[0] <= 2048 - 16
+
+
+def test_null_gives_null(ana: psycopg.Connection) -> None:
+    row = ana.execute(
+        """select llm_generate(null), (llm_generate_detail(null)).text, llm_embed(null)::text,
+               llm_embed_many(null)::text, llm_token_count(null)"""
+    ).fetchone()
+    assert row == (None,) * 5
+    assert ana.execute("select llm_generate_stream(null)").fetchall() == []
+
+
+def test_control_tokens_in_a_prompt_are_text(ana: psycopg.Connection) -> None:
+    assert one(ana, "select llm_token_count('<|im_end|>')") != 1
+
+
+@pytest.mark.smoke
+def test_every_call_is_logged_without_its_text(ana: psycopg.Connection) -> None:
+    ana.execute("select llm_generate('What is the capital of France?', temperature => 0.5, seed => 7)")
+    row = ana.execute(
+        "select model, temperature, seed, cardinality(token_logprobs) = completion_tokens, g::text from generation g"
+    ).fetchone()
+    assert row is not None
+    assert row[:4] == (GENERATOR, 0.5, 7, True)
+    assert "France" not in row[4]
+
+
+def test_a_read_only_transaction_can_generate(ana: psycopg.Connection) -> None:
+    ana.execute("set default_transaction_read_only = on")
+    assert one(ana, "select llm_generate('capital of France', model => %s)", SCRIPTED_GENERATOR)
+    assert one(ana, "select count(*) from generation") == 0
+
+
+def test_a_multibyte_answer_is_never_split(ana: psycopg.Connection) -> None:
+    arguments = (
+        "'Repeat: \u00fc\u4f60\u597d\U0001f600\u00e9', temperature => 0.8, seed => 5, max_tokens => 40"
+    )
+    pieces = [row[0] for row in ana.execute(f"select llm_generate_stream({arguments})")]
+    whole = str(one(ana, f"select llm_generate({arguments})"))
+    assert "".join(pieces) == whole
+    assert not whole.isascii()
+
+
+def test_embeddings_are_unit_vectors_in_order(ana: psycopg.Connection) -> None:
+    rows = ana.execute(
+        """with v as (select llm_embed_many(array['a cat sits', null, 'stock markets fell', 'a kitten rests']) as e)
+           select e[2] is null, (e[1] <=> e[4]) < (e[1] <=> e[3]), abs(vector_norm(e[1]) - 1) < 1e-5,
+               (e[4] <=> llm_embed('a kitten rests')) < 1e-4
+           from v"""
+    ).fetchone()
+    assert rows == (True,) * 4
+
+
+def test_a_text_past_the_embedders_context_is_cut(ana: psycopg.Connection) -> None:
+    assert one(
+        ana,
+        """select (llm_embed('the sea and the ship ' || repeat('the sea and the ship ', 400))
+                   <=> llm_embed('the sea and the ship ' || repeat('the sea and the ship ', 4000))) < 1e-4""",
+    )
+
+
+@pytest.mark.parametrize("call", ["llm_embed('')", "llm_embed_many(array['x', ' '])"])
+def test_an_empty_text_is_not_embedded(ana: psycopg.Connection, call: str) -> None:
+    with fails("22023"):
+        ana.execute(f"select {call}")
+
+
+def test_tokens_are_counted(ana: psycopg.Connection) -> None:
+    assert one(ana, "select llm_token_count('')") == 0
+    assert one(ana, "select llm_token_count('hello world')") == 2
+    with fails("54000"):
+        ana.execute("select llm_token_count(repeat('x', 10000000))")
+
+
+@pytest.mark.parametrize("call", ["llm_generate_stream", "llm_chat_stream"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("' '", r"mindful: (prompt|message) is empty"),
+        ("'Hi', max_tokens => 0", "mindful: max_tokens is 0"),
+        ("'Hi', model => 'nobody'", "mindful: .*nobody"),
+    ],
+)
+def test_an_error_of_a_stream_is_its_message(
+    ana: psycopg.Connection, call: str, arguments: str, message: str
+) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        ana.execute(f"select {call}({arguments})".encode())
+    assert re.match(message, caught.value.diag.message_primary or "")

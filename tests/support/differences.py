@@ -1,0 +1,29 @@
+"""Tests that differ with models behind a server, by server, with the reason. `make test-engine` runs them as xfail."""
+
+from __future__ import annotations
+
+import pytest
+
+_EMBEDDED = "looks into the embedded engine, which this server's models do not use"
+_SAMPLE = "another build of llama.cpp rounds differently, so a small model's answer differs"
+_CACHE = "the server's own cache is not counted for batches and reviews"
+
+_BOTH = {
+    "chat/test_turn.py::test_a_turn_embeds_its_message_and_its_reply_once": _EMBEDDED,
+    "generate/test_batch.py::test_a_stop_string_ends_an_answer": _SAMPLE,
+    "generate/test_cancel.py::test_a_cancel_is_heard_while_an_answer_is_tried_again": _EMBEDDED,
+    "generate/test_llm.py::test_a_multibyte_answer_is_never_split": _SAMPLE,
+    "generate/test_lookup.py::test_answers_and_their_signals_are_the_same_to_the_bit": _EMBEDDED,
+    "generate/test_lookup.py::test_streams_that_take_turns_do_not_disturb_each_other": _EMBEDDED,
+    "generate/test_structure.py::test_many_texts_are_extracted_in_their_order": _CACHE,
+    "confidence/test_review.py::test_a_review_goes_on_where_the_answer_ended": _CACHE,
+}
+DIFFERENCES: dict[str, dict[str, str]] = {"xllamacpp": _BOTH, "llama-cpp-python": _BOTH | {}}
+
+
+def mark(items: list[pytest.Item], server: str) -> None:
+    """Mark the tests that differ with a server."""
+    for item in items:
+        for name, reason in DIFFERENCES[server].items():
+            if name in item.nodeid:
+                item.add_marker(pytest.mark.xfail(reason=reason, strict=False))

@@ -1,0 +1,100 @@
+"""What is known of an answer for free."""
+
+import math
+
+import pytest
+from mindful.confidence import signal
+
+TOKENS = {
+    "logprob_sum": -2.0,
+    "logprob_mean": -0.5,
+    "logprob_min": -1.0,
+    "logprob_first": -0.2,
+    "entropy_mean": 0.7,
+    "entropy_max": 1.0,
+    "margin_min": 0.1,
+    "tokens": 4,
+}
+
+
+def test_signals_of_tokens_and_wording() -> None:
+    found = signal.free(TOKENS, "What is the capital of France?", "The capital is Paris, since 987.")
+    assert found["logprob_sum"] == -2.0
+    assert found["log_tokens"] == pytest.approx(math.log(5))
+    assert found["echo"] == pytest.approx(1 / 4)  # capital; not Paris, since, 987
+    assert (found["capitalized"], found["digits"]) == (1.0, 1.0)
+    assert signal.free({"tokens": 0}, "Why?", "")["echo"] == 0.0
+    assert signal.free(TOKENS, "q", "paris")["capitalized"] == 0.0
+    assert signal.free(TOKENS, "q", "Émile")["capitalized"] == 1.0
+
+
+def test_questions_for_a_fact_are_told_from_others() -> None:
+    for question, fact in (
+        ("How many moons has Mars?", 1.0),
+        ("In which year did it end?", 1.0),
+        ("Why are we here?", 0.0),
+        ("Somewhat tired?", 0.0),
+    ):
+        assert signal.free(TOKENS, question, "1945")["asks_fact"] == fact
+
+
+def test_grounding_leaves_the_questions_words_aside() -> None:
+    notes = ["Marta moved to Toronto in 2019."]
+    question = "Where did Marta move?"
+    for answer, shared in (("Marta moved to Toronto", 1.0), ("Marta lives in Ottawa", 0.0), ("Marta", 0.0)):
+        assert signal.grounding(answer, question, notes)["grounding"] == shared
+
+
+def test_an_answer_is_supported_where_the_question_is_spoken_of() -> None:
+    notes = ["Marta moved to Toronto in 2019.", "It rains in Ottawa.", "Toronto is large."]
+    question = "Where did Marta move?"
+    toronto = signal.grounding("Toronto", question, notes)
+    assert toronto["support"] == pytest.approx(1 / 3)  # Marta; not where, move
+    assert toronto["span"] == 1.0
+    assert toronto["holders"] == pytest.approx(2 / 3)
+    ottawa = signal.grounding("Ottawa", question, notes)
+    assert (ottawa["grounding"], ottawa["span"], ottawa["support"]) == (1.0, 1.0, 0.0)
+    assert signal.grounding("Toronto in Marta", question, notes)["span"] == 0.0
+    assert signal.grounding("", question, notes)["support"] == 0.0
+
+
+COVERED = {"coverage": 0.75, "best": 0.5, "mean": 0.25, "length": 2.5, "asking": 0.5}
+
+
+def test_how_memories_stand_out() -> None:
+    assert signal.recalled([0.9, 0.5, 0.4], [0.8, None, 0.3], [3.0, 2.0, None], COVERED) == {
+        "coverage": 0.75,
+        "coverage_best": 0.5,
+        "coverage_mean": 0.25,
+        "best_length": 2.5,
+        "asking": 0.5,
+        "score_gap": pytest.approx(0.5),
+        "similarity_top": 0.8,
+        "similarity_gap": pytest.approx(0.5),
+        "bm25_top": 3.0,
+        "bm25_gap": 3.0,
+    }
+    assert signal.recalled([], [], [], COVERED)["bm25_gap"] == 0.0
+
+
+def test_dear_signals_come_before_the_lesser_free_ones_and_only_in_their_tier() -> None:
+    assert signal.features(0, False) == list(signal.FREE)
+    names = signal.features(3, True)
+    assert (
+        names.index("question_similarity")
+        < names.index("second_similarity")
+        < names.index("grounding")
+        < names.index("echo")
+    )
+    assert "second_similarity" not in signal.features(1, True)
+    assert len(names) == len(set(names))
+    chained = signal.features(0, False, chained=True)
+    assert set(chained) == {*signal.FREE, "second_similarity", "second_agreement"}
+    assert signal.features(2, True, chained=True) == signal.features(2, True)
+
+
+def test_stored_signals_are_numbers() -> None:
+    assert signal.rounded({"a": 0.12345678, "b": math.inf, "c": math.nan, "d": True}) == {
+        "a": 0.123457,
+        "d": 1.0,
+    }

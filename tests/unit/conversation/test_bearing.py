@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mindful.conversation.bearing import Bearing, invents, outdated
+from mindful.core.ports import Row
+from unit.fakes import FakeDatabase
+
+
+def row(number: int, content: str, **changed: Any) -> Row:
+    return {"id": number, "content": content, "kind": "fact", "said_at": float(number)} | changed
+
+
+def bearing(question: str, held: dict[int, str], lacked: dict[int, str] | None = None) -> Bearing:
+    similarities = dict.fromkeys(held, 0.5)
+    return Bearing(question, "e", "[]", similarities, lacked or dict.fromkeys(held, ""), held)
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("Samuel lives in Leeds.", False),
+        ("samuel is in LEEDS, at 14:15", False),
+        ("Samuel is 18.", True),
+        ("Samuel lives in Paris.", True),
+        ("The answer is not known to me.", False),
+    ],
+)
+def test_names_and_numbers_of_a_reply_are_those_of_its_sources(reply: str, expected: bool) -> None:
+    assert invents(reply, ["How tall is Samuel?", "Samuel moved to Leeds at 14:15."]) is expected
+
+
+OFFICE = [row(1, "The office is in Berlin."), row(2, "The office has moved to Graz.")]
+
+
+@pytest.mark.parametrize(
+    ("question", "held", "nearness", "expected"),
+    [
+        ("Where is the office?", {1: "office?", 2: "office?"}, 0.7, {1}),
+        ("Where is the office?", {1: "office?", 2: "office?"}, 0.5, set()),
+        ("Where are the offices?", {1: "offices?", 2: "offices?"}, 0.7, set()),
+        ("What does our Olga do?", {1: "Olga", 2: "Olga"}, 0.7, set()),
+    ],
+)
+def test_a_newer_statement_of_the_same_replaces_an_older_one(
+    question: str, held: dict[int, str], nearness: float, expected: set[int]
+) -> None:
+    db = FakeDatabase({"recall_nearness": [{"found": [1, nearness, nearness, 1]}]})
+    assert outdated(db, bearing(question, held), OFFICE) == expected
+
+
+def test_facts_about_two_people_of_one_name_replace_none() -> None:
+    rows = [row(1, "Yesterday Anna Berg moved to Linz."), row(2, "Yesterday Anna Stein moved to Graz.")]
+    db = FakeDatabase({"recall_nearness": [{"found": [1, 0.9, 0.9, 1]}]})
+    assert outdated(db, bearing("Where does Anna live?", {1: "Anna live", 2: "Anna live"}), rows) == set()
+
+
+def test_the_newest_of_alike_memories_comes_first_at_the_place_of_the_first() -> None:
+    found = bearing("Where is the office?", {1: "office", 2: "", 3: "office"}, {1: "", 2: "office", 3: ""})
+    rows = [row(1, "a"), row(2, "b"), row(3, "c")]
+    assert [one["id"] for one in found.newest_first(rows)] == [3, 1, 2]
+
+
+def test_the_nearest_memories_are_quoted_if_they_are_near_and_short() -> None:
+    found = bearing("q", dict.fromkeys((1, 2, 3, 4), ""))
+    found.similarities.update({1: 0.2, 2: 0.4, 3: 0.6, 4: 0.9})
+    rows = [row(1, "far"), row(2, "near"), row(3, "nearer"), row(4, "long " * 100)]
+    assert found.nearest(rows) == ["nearer", "near"]

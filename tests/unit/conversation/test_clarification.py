@@ -1,0 +1,98 @@
+"""Which questions are asked back, how, and what replies settle."""
+
+from collections.abc import Sequence
+
+import pytest
+from mindful.confidence.measure import Pair, gain
+from mindful.conversation.clarification import Question, chosen, named, of_answers, of_names
+
+
+@pytest.mark.parametrize(
+    ("question", "memories", "choices"),
+    [
+        ("Where does Anna live?", ["Anna Berg is here.", "I met Anna Stein."], ["Anna Berg", "Anna Stein"]),
+        ("Where does Berg live?", ["I met Anna Berg.", "I met Tom Berg."], ["Anna Berg", "Tom Berg"]),
+        ("What's Anna's job?", ["Anna Berg's job is hard.", "Anna Stein"], ["Anna Berg", "Anna Stein"]),
+        ("Was sagt Émile?", ["Das sagt Émile Zola.", "So Émile Durkheim."], ["Émile Durkheim", "Émile Zola"]),
+        ("Where is Anna?", ["I met Anna Berg. Yesterday Anna Berg left."], None),
+        ("Where is Anna?", ["I met Anna Berg.", "Anna is kind."], None),
+        ("Where is Anna?", ["Hey Anna, hi! Thanks Anna. Oh! Dear Anna", "Anna\nBut Anna"], None),
+        ("Where is Anna?", ["Anna Berg is here. Hey Anna Stein!"], ["Anna Berg", "Anna Stein"]),
+        ("Where is Anna Berg?", ["I met Anna Berg.", "I met Anna Stein."], None),
+        ("where is anna?", ["I met Anna Berg.", "I met Anna Stein."], None),
+        ("Where is Tom?", ["I met Anna Berg.", "I met Anna Stein."], None),
+        ("", [], None),
+    ],
+)
+def test_names_that_are_part_of_more_than_one(
+    question: str, memories: Sequence[str], choices: Sequence[str] | None
+) -> None:
+    found = of_names(question, memories)
+    assert (None if found is None else found.choices) == choices
+
+
+def test_the_question_is_asked_again_with_the_full_name() -> None:
+    assert named("What is Anna's job, Anna?", "Anna Stein") == "What is Anna Stein's job, Anna?"
+    assert named("Where does Berg live?", "Anna Berg") == "Where does Anna Berg live?"
+
+
+def test_at_most_three_names_are_asked_for() -> None:
+    found = of_names("Where is Anna?", [f"I met Anna {name}." for name in ("Dahl", "Cole", "Berg", "Amis")])
+    assert found is not None
+    assert str(found) == "Which one do you mean: Anna Berg, Anna Cole or Anna Dahl?"
+
+
+@pytest.mark.parametrize(
+    ("counts", "choices"),
+    [
+        ({"Paris.": 3, "Lyon.": 2}, ["Paris", "Lyon"]),
+        ({"Paris.": 4, "Lyon.": 1}, None),
+        ({"Paris.": 2, "Paris": 2}, None),
+        ({"Paris.": 3, "x" * 101: 2}, None),
+        ({"Paris.": 3, "Lyon\nor so": 2}, None),
+        ({"Paris.": 3, ".": 2}, None),
+        ({}, None),
+    ],
+)
+def test_answers_that_compete(counts: dict[str, int], choices: Sequence[str] | None) -> None:
+    found = of_answers(counts)
+    assert (None if found is None else found.choices) == choices
+
+
+def test_answers_are_quoted() -> None:
+    asked = Question("answer", ["Paris", "Lyon"])
+    assert str(asked) == 'My answers differ: "Paris" or "Lyon". Which one fits what you mean?'
+
+
+@pytest.mark.parametrize(
+    ("reply", "choice"),
+    [
+        ("Anna Stein", "Anna Stein"),
+        ("STEIN, of course!", "Anna Stein"),
+        ("Anna", None),
+        ("Berg or Stein", None),
+        ("What time is it?", None),
+        ("", None),
+    ],
+)
+def test_a_reply_names_a_choice_by_its_own_words(reply: str, choice: str | None) -> None:
+    assert chosen(["Anna Berg", "Anna Stein"], reply) == choice
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "p_value", "helps"),
+    [
+        (0, 0, 1.0, False),
+        (3, 0, 1 / 8, False),
+        (4, 0, 1 / 16, True),
+        (8, 2, 56 / 1024, True),
+        (2, 8, 1013 / 1024, False),
+    ],
+)
+def test_a_gain_is_what_chance_hardly_makes(gained: int, lost: int, p_value: float, helps: bool) -> None:
+    pairs = [Pair(True, False, True)] * gained + [Pair(True, True, False)] * lost
+    pairs += [Pair(True, True, True), Pair(False, False, True)]
+    *counts, found, decided = gain(pairs)
+    assert counts == [gained + lost + 2, gained + lost + 1, gained, lost]
+    assert found == pytest.approx(p_value)
+    assert decided == helps

@@ -1,0 +1,167 @@
+"""Regular expressions, and what reads texts by them, take time in proportion to the text."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import mindful
+import pytest
+from mindful.confidence.signal import free, grounding
+from mindful.conversation.assistant import requested
+from mindful.conversation.clarification import named, of_names
+from mindful.conversation.recap import extract, unsupported
+from mindful.core import pattern
+from mindful.core.text import pieces, strip_accents, words
+from mindful.learning.consolidation import _Sentences
+from mindful.learning.extraction import rule
+from mindful.learning.extraction.sentence import normal, sentences
+from support.hostile import texts
+
+SOURCE = Path(mindful.__file__).parent
+SMALL, LARGE = 1 << 11, 1 << 14
+SLACK = 3
+"""How much more than in proportion a text may cost: what is outside of the loop, and other processes."""
+NOISE_MS = 5
+"""Below, ratios say nothing."""
+HEARD_MS = 100
+"""The longest that nothing may look for a cancel."""
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield the modules that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+MODULES = {
+    ".".join(("mindful", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): path
+    for path in SOURCE.rglob("*.py")
+}
+NEEDS_LLAMA = "mindful.models.providers.llama"
+for name, source in MODULES.items():
+    if "mindful.core.pattern" in imports(source) and not name.startswith(NEEDS_LLAMA):
+        importlib.import_module(name)
+
+
+def milliseconds(call: Callable[[], object]) -> float:
+    """Return the processor time of a call, the best of three as far as it is long."""
+    best = float("inf")
+    for _ in range(3):
+        started = time.process_time()
+        call()
+        best = min(best, (time.process_time() - started) * 1000)
+        if not NOISE_MS < best < 500:
+            break
+    return best
+
+
+def is_linear(call: Callable[[str], object]) -> Iterator[str]:
+    """Name the hostile texts on which a call takes more than in proportion to the text."""
+    small = texts(SMALL)
+    for kind, text in texts(LARGE).items():
+        spent = milliseconds(lambda text=text: call(text))  # type: ignore[misc]
+        if spent > NOISE_MS:
+            least = max(milliseconds(lambda kind=kind: call(small[kind])), NOISE_MS / 32)  # type: ignore[misc]
+            if spent > SLACK * LARGE / SMALL * least:
+                yield f"{kind}: {least:.1f} ms for {SMALL} bytes, {spent:.0f} ms for {LARGE}"
+
+
+def test_no_module_but_one_imports_regular_expressions() -> None:
+    users = [name for name, path in MODULES.items() if {"re", "regex", "re2", "fnmatch"} & set(imports(path))]
+    assert users == [pattern.__name__]
+
+
+@pytest.mark.parametrize("made", pattern.LINEAR, ids=lambda made: str(made.pattern)[:40])
+@pytest.mark.slow
+def test_a_pattern_takes_time_in_proportion_to_the_text(made: pattern.Linear) -> None:
+    assert list(is_linear(lambda text: sum(1 for _ in made.finditer(text)))) == []
+
+
+@pytest.mark.parametrize("made", pattern.SHORT, ids=lambda made: made.pattern[:40])
+@pytest.mark.slow
+def test_a_pattern_for_short_texts_reads_no_longer_ones(made: pattern.Short) -> None:
+    for text in texts(made.longest).values():
+        assert milliseconds(lambda text=text: (made.match(text), list(made.finditer(text)))) < NOISE_MS  # type: ignore[misc]
+    for text in texts(LARGE).values():
+        assert made.search(text) is made.match(text) is made.fullmatch(text) is None
+        assert (list(made.finditer(text)), made.split(text), made.sub("", text)) == ([], [text], text)
+
+
+class Counter:
+    """A generator that counts words."""
+
+    def count(self, text: str) -> int:
+        return len(text.split())
+
+
+TURNS = {"id": 1, "role": "user"}
+READERS: dict[str, Callable[[str], object]] = {
+    "statements": lambda text: list(rule.statements(text, "The user", None)),
+    "statements of documents": lambda text: list(rule.statements(text, None, None)),
+    "sentences": lambda text: list(sentences(text, lambda: None)),
+    "normal": normal,
+    "said": lambda text: _Sentences().add(normal(text), 1),
+    "requested": requested,
+    "named": lambda text: named(text, "Anna Maria Smith"),
+    "names in question": lambda text: of_names(text, ["Anna Smith and Anna Miller"]),
+    "names in memory": lambda text: of_names("Who is Anna?", [text, text]),
+    "extract": lambda text: extract([TURNS | {"content": text}], Counter()),  # type: ignore[arg-type]
+    "unsupported": lambda text: unsupported(text[:1000], [text]),
+    "words": words,
+    "free": lambda text: free({}, text, text),
+    "grounding": lambda text: grounding(text, text, [text]),
+    "pieces": lambda text: list(pieces(text)),
+    "strip_accents": strip_accents,
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.slow
+def test_a_reader_takes_time_in_proportion_to_the_text(reader: str) -> None:
+    assert list(is_linear(READERS[reader])) == []
+
+
+@pytest.mark.parametrize("kind", texts(16))
+@pytest.mark.slow
+def test_drawing_facts_looks_for_a_cancel_in_time(kind: str) -> None:
+    gc.freeze()  # a collection would walk what thousands of other tests left
+    gaps, last = [0.0], [time.process_time()]
+
+    def check() -> None:
+        gaps.append(time.process_time() - last[0])
+        last[0] = time.process_time()
+
+    for _ in range(5):  # other processes on the same core make it slower
+        last[0] = time.process_time()
+        gaps[:] = [0.0]
+        list(rule.statements(texts(1 << 18)[kind], "The user", None, check))
+        check()
+        if max(gaps) * 1000 < HEARD_MS:
+            break
+    assert max(gaps) * 1000 < HEARD_MS
+
+
+def test_pieces_are_the_text_and_begin_with_a_blank_where_there_is_one() -> None:
+    text = "word " * 5000 + "x" * 20_000
+    parts = list(pieces(text, 1000))
+    assert "".join(parts) == text
+    assert max(map(len, parts)) <= 1000
+    assert all(part.startswith(" word") for part in parts[1:20])
+
+
+def test_facts_of_later_paragraphs_are_quoted_as_they_stand() -> None:
+    text = "I live in Porto.\n\nI work at Acme.\n\n\nMy dog is called Rex."
+    found = [(one.relation, one.object, one.quote) for one in rule.statements(text, "The user", None)]
+    assert found == [
+        ("lives_in", "Porto", "I live in Porto"),
+        ("works_at", "Acme", "I work at Acme"),
+        ("name", "Rex", "My dog is called Rex"),
+    ]

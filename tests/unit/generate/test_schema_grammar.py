@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mindful.core.errors import InvalidParameterError
+from mindful.generate.schema_grammar import grammar_of
+
+BOUNDS = st.integers(-12000, 12000)
+_LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"|\s+')
+
+
+def grammar(schema: dict[str, Any]) -> dict[str, str]:
+    text = grammar_of(schema, lambda _value, _part: True)
+    return dict(line.split(" ::= ", 1) for line in text.strip().split("\n"))
+
+
+def pattern(schema: dict[str, Any]) -> re.Pattern[str]:
+    """The root's rule as a regular expression, where it refers to no other."""
+    rules = grammar(schema)
+    body = rules[rules["root"]]
+    return re.compile(_LITERAL.sub(lambda found: re.escape(found[1] or ""), body))
+
+
+@given(BOUNDS, BOUNDS, st.integers(-13000, 13000))
+def test_a_whole_number_is_allowed_just_within_its_bounds(one: int, other: int, value: int) -> None:
+    low, high = sorted((one, other))
+    allowed = pattern({"type": "integer", "minimum": low, "maximum": high})
+    assert bool(allowed.fullmatch(str(value))) == (low <= value <= high)
+    assert allowed.fullmatch(str(low))
+    assert allowed.fullmatch(str(high))
+    assert not allowed.fullmatch(f"0{abs(value)}")
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(0, 1050), (-1050, 0), (-115, 95), (7, 7), (10, 99), (9, 110), (199, 1100), (-9, -1), (100, 999)],
+)
+def test_of_many_whole_numbers_those_within_the_bounds_are_allowed(low: int, high: int) -> None:
+    allowed = pattern({"type": "integer", "minimum": low, "maximum": high})
+    assert [value for value in range(-1200, 1201) if allowed.fullmatch(str(value))] == list(
+        range(low, high + 1)
+    )
+
+
+def test_numbers_have_fifteen_digits_at_most() -> None:
+    for bound in ({"maximum": 10**30, "minimum": 0}, {"minimum": 0}, {"maximum": 10**16, "minimum": 5}):
+        allowed = pattern({"type": "integer"} | bound)
+        assert allowed.fullmatch("9" * 15)
+        assert not allowed.fullmatch("9" * 17)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-1.5, 2.25), (0.05, 12.5), (99.5, 100.5), (-0.25, -0.1)])
+def test_of_many_numbers_those_within_the_bounds_are_allowed(low: float, high: float) -> None:
+    allowed = pattern({"type": "number", "exclusiveMinimum": low, "maximum": high})
+    for places in (0, 1, 2):
+        values = [Decimal(value).scaleb(-places) for value in range(-160 * 10**places // 1, 160 * 10**places)]
+        found = [value for value in values if allowed.fullmatch(f"{value:f}")]
+        assert found == [value for value in values if Decimal(str(low)) < value <= Decimal(str(high))]
+
+
+@given(BOUNDS, st.integers(1, 9000), st.integers(-2_000_000, 2_000_000), st.integers(0, 2))
+def test_a_number_is_allowed_just_within_its_bounds(low: int, width: int, value: int, places: int) -> None:
+    least, most = Decimal(low) / 10, Decimal(low + width) / 10
+    allowed = pattern({"type": "number", "minimum": float(least), "exclusiveMaximum": float(most)})
+    number = Decimal(value).scaleb(-places)
+    zero = number == 0 and value < 0
+    assert bool(allowed.fullmatch(f"{number:f}")) == (least <= number < most) or zero
+
+
+@given(st.integers(-(10**14), 10**14))
+def test_one_bound_is_enough(bound: int) -> None:
+    least, most = (
+        pattern({"type": "integer", "minimum": bound}),
+        pattern({"type": "integer", "maximum": bound}),
+    )
+    for allowed, inside, outside in ((least, 1, -1), (most, -1, 1)):
+        assert allowed.fullmatch(str(bound))
+        assert allowed.fullmatch(str(bound + inside))
+        assert not allowed.fullmatch(str(bound + outside))
+
+
+@given(st.dictionaries(st.text(min_size=1), st.just({"const": 1}), max_size=4))
+def test_any_key_is_a_literal(properties: dict[str, Any]) -> None:
+    rules = grammar({"properties": properties})
+    assert all(re.fullmatch(r"[\w-]+", name) for name in rules)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "integer", "minimum": 2, "maximum": 1},
+        {"type": "integer", "exclusiveMinimum": 1, "exclusiveMaximum": 2},
+        {"type": "number", "minimum": 1e300},
+        {"type": "number", "exclusiveMinimum": 0, "maximum": 1e-9},
+        {"type": "array", "minItems": 2, "maxItems": 1},
+        {"type": "object", "minProperties": 1, "additionalProperties": False},
+        {"type": "object", "required": ["a"], "properties": {"a": False}},
+        {"$ref": "#/nowhere"},
+        {"$ref": "#/required", "required": []},
+    ],
+)
+def test_what_nothing_fits_is_an_error(schema: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameterError) as caught:
+        grammar(schema)
+    assert caught.value.hint
+
+
+def test_a_reference_may_lead_back() -> None:
+    rules = grammar({"type": "object", "properties": {"next": {"$ref": "#"}}})
+    assert any(rules["root"] in body for name, body in rules.items() if name != "root")
