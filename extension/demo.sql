@@ -18,12 +18,9 @@ grant mindful_user to demo_ana, demo_bob;
 drop schema if exists demo cascade;
 create schema demo authorization demo_ana;
 \c - demo_bob
-delete from session;
-delete from memory;
+do $$ begin perform memory_forget(everything => true); end $$;
 \c - demo_ana
-delete from session;
-delete from memory;
-delete from attachment;
+do $$ begin perform memory_forget(everything => true); end $$;
 
 \set ECHO queries
 \echo '\n── Ana talks; every turn is embedded and remembered ──\n'

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from support.cluster import Cluster
@@ -54,19 +56,46 @@ def words_of_sources() -> set[str]:
     return words | {word for text in inner for word in re.findall(r"""["']([a-z_]+)["']""", text)}
 
 
+def run_psql(dsn: str, *arguments: str, script: str | None = None, **variables: str) -> None:
+    psql = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", *arguments, dsn]
+    done = subprocess.run(
+        psql,
+        input=script,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def drop_roles(cluster: Cluster, database: str, named: list[str]) -> None:
+    with cluster.connect(database) as connection:
+        made = connection.execute("select rolname from pg_roles where rolname = any (%s)", (named,))
+        for (role,) in made.fetchall():
+            connection.execute(f"drop owned by {role}; drop role {role}")
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/tour.md"])
 def test_a_page_runs_as_it_stands(cluster: Cluster, database: str, page: str) -> None:
     script = "\n".join(blocks(ROOT / page, "sql"))
-    named = re.findall(r"CREATE ROLE (\w+)", script)
     try:
-        psql = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", cluster.dsn(database)]
-        done = subprocess.run(psql, input=script, capture_output=True, text=True, check=False, timeout=200)
+        run_psql(cluster.dsn(database), script=script)
     finally:
-        with cluster.connect(database) as connection:
-            made = connection.execute("select rolname from pg_roles where rolname = any (%s)", (named,))
-            for (role,) in made.fetchall():
-                connection.execute(f"drop owned by {role}; drop role {role}")
-    assert done.returncode == 0, done.stderr
+        drop_roles(cluster, database, re.findall(r"CREATE ROLE (\w+)", script))
+
+
+def test_the_demo_runs_as_it_stands_and_again(cluster: Cluster, database: str, tmp_path: Path) -> None:
+    manual = tmp_path / "chapter.html"
+    paragraph = "Vacuuming keeps transaction identifiers from wrapping around and losing data. " * 2
+    manual.write_text(f'<html xmlns="http://www.w3.org/1999/xhtml"><p>{paragraph}</p></html>')
+    demo = ROOT / "extension/demo.sql"
+    try:
+        for _ in range(2):
+            run_psql(cluster.dsn(database), "-f", str(demo), MANUAL=str(manual))
+    finally:
+        drop_roles(cluster, database, re.findall(r"create role (\w+)", demo.read_text()))
 
 
 def test_every_name_in_the_pages_exists(cluster: Cluster, bare_template: str) -> None:
