@@ -80,8 +80,9 @@ desk-picture: server models install dev #: take docs/desk.png, the desk in Chrom
 	@$(setup)/packages.sh chromium chromium-driver
 	@PYTHONPATH=tests:client/src $(setup)/test.sh 1 $(dev)python tests/support/desk_picture.py --write docs/desk.png
 
-picture: server models install dev #: draw docs/session.svg, a session in psql, from what the server answers
+picture: server models install dev #: draw docs/session.svg and print README's answers, from what the server answers
 	@PYTHONPATH=tests $(setup)/test.sh 1 $(dev)python tests/support/picture.py --write docs/session.svg
+	@PYTHONPATH=tests $(setup)/test.sh 1 $(dev)python tests/support/answers.py --write README.md
 
 image-test: #: as root: the demo, tests and linters on a bare Debian made by debootstrap (SUITE=bookworm)
 	@tests/image/debootstrap.sh $(SUITE)

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.answers import answered
 from support.cluster import Cluster
 from support.pages import PAGES, blocks, code
 from support.sources import ROOT
@@ -84,6 +85,21 @@ def test_a_page_runs_as_it_stands(cluster: Cluster, database: str, page: str) ->
         run_psql(cluster.dsn(database), script=script)
     finally:
         drop_roles(cluster, database, re.findall(r"CREATE ROLE (\w+)", script))
+
+
+def test_the_answers_that_a_page_prints_have_the_columns_of_today(cluster: Cluster, database: str) -> None:
+    page = (ROOT / "README.md").read_text()
+    try:
+        today = answered(page, cluster.dsn(database))
+    finally:
+        drop_roles(cluster, database, re.findall(r"CREATE ROLE (\w+)", page))
+    assert heads(page) == heads(today)
+    assert len(heads(page)) >= 4
+
+
+def heads(page: str) -> list[list[str]]:
+    """The columns of each table that psql printed: the line above its dashes."""
+    return [line.replace("|", " ").split() for line in re.findall(r"^(.+)\n-[-+]+$", page, re.MULTILINE)]
 
 
 def test_the_demo_runs_as_it_stands_and_again(cluster: Cluster, database: str, tmp_path: Path) -> None:
