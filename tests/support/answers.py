@@ -1,7 +1,7 @@
 """Print the answers of a page's SQL anew, from what a server answers now.
 
-answers.py [--write] PAGE runs each block of SQL with the database of MINDFUL_TEST_DSN, which has the default models, and
-puts psql's answer into the block after it, where the page has one.
+answers.py [--write] PAGE runs each block of SQL in the database of MINDFUL_TEST_DSN, which has the default models,
+and puts psql's answer into the block after it, where the page has one.
 """
 
 from __future__ import annotations
