@@ -16,18 +16,23 @@ begin
         select w.place, w.word,
             tsvector_to_array(to_tsvector(_mindful.language(_mindful.recall_language()), w.word)) as lexemes
         from regexp_split_to_table(query, '\s+') with ordinality w (word, place)
+    ), held as materialized (
+        select distinct t.id, w.place
+        from word w
+        cross join unnest(w.lexemes) l (lexeme)
+        cross join unnest(ids) i (id)
+        cross join lateral (
+            -- OFFSET 0 looks each pair up by its key.
+            select t.id from mindful.memory_term t
+            where t.tenant = (select _mindful.tenant()) and t.lexeme = l.lexeme and t.id = i.id
+            offset 0
+        ) t
     )
-    select i.id, coalesce(string_agg(w.word, ' ' order by w.place) filter (where not h.held), ''),
-        coalesce(string_agg(w.word, ' ' order by w.place) filter (where h.held), '')
+    select i.id, coalesce(string_agg(w.word, ' ' order by w.place) filter (where h.id is null), ''),
+        coalesce(string_agg(w.word, ' ' order by w.place) filter (where h.id is not null), '')
     from unnest(ids) i (id)
     cross join word w
-    cross join lateral (
-        select exists (
-            select from mindful.memory_term t
-            where t.tenant = (select _mindful.tenant()) and t.lexeme = any (w.lexemes) and t.id = i.id
-            offset 0
-        ) as held
-    ) h
+    left join held h on h.id = i.id and h.place = w.place
     where w.lexemes <> '{}'
     group by i.id;
 end

@@ -32,8 +32,12 @@ set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
 as $$
+declare
+    written text[] := array(
+        select m.source_key from mindful.memory m
+        where m.tenant = (select _mindful.tenant()) and m.source = _mindful.recap_source(recap_missing.session_id)
+    );
 begin
-    -- OFFSET 0 looks each summary up by its key.
     return query
     select s.first, s.first + segment - 1
     from (
@@ -41,13 +45,7 @@ begin
         where m.tenant = (select _mindful.tenant()) and m.session_id = recap_missing.session_id
     ) session
     cross join lateral generate_series((session.turns / segment - 1) * segment + 1, 1, -segment) s (first)
-    left join lateral (
-        select true as found from mindful.memory m
-        where m.tenant = (select _mindful.tenant()) and m.source = _mindful.recap_source(recap_missing.session_id)
-            and m.source_key = format('turns %s to %s', s.first, s.first + segment - 1)
-        offset 0
-    ) summary on true
-    where summary.found is null
+    where format('turns %s to %s', s.first, s.first + segment - 1) <> all (written)
         and exists (select from _mindful.recap_turns(recap_missing.session_id, s.first, s.first + segment - 1))
     order by s.first desc
     limit most;

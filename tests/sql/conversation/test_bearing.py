@@ -86,3 +86,26 @@ def test_words_that_a_memory_lacks_are_found_by_lexemes(known: psycopg.Connectio
         ("Olga lives in Leeds.", "meetings Clara?", ""),
         ("The weekly meeting is on Tuesday.", "Clara?", "meetings"),
     ]
+
+
+def test_words_are_looked_up_by_key(ana: psycopg.Connection, db: psycopg.Connection) -> None:
+    """An index condition without the lexeme reads all postings of the tenant for each word."""
+    ana.execute(
+        "select memory_insert_many(jsonb_agg(jsonb_build_object('content', 'Fact ' || n || ' of list ' || n % 7)))"
+        " from generate_series(1, 2000) n"
+    )
+    (memory,) = ana.execute("select max(id) from memory").fetchone() or ()
+    ask = "select held from _mindful.words_beyond('Which fact is on list 6 of harbours', %s)"
+    before = blocks_read(ana, db)
+    assert ana.execute(ask, ([memory],)).fetchone()
+    assert blocks_read(ana, db) - before < 50
+
+
+def blocks_read(connection: psycopg.Connection, db: psycopg.Connection) -> int:
+    connection.execute("select pg_stat_force_next_flush()")
+    row = db.execute(
+        """select idx_blks_read + idx_blks_hit from pg_statio_user_indexes
+           where indexrelid = 'mindful.memory_term_pkey'::regclass"""
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
