@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from support.attempt import CANCELED, GROUPS, Attempt
+from support.clock import Clock
 from support.cluster import Connect
 from support.markers import put
 
@@ -65,13 +65,13 @@ def connect(connect: Connect, watch: Callable[[psycopg.Connection, str], psycopg
 def _watched(attempt: Attempt, role: str) -> type[psycopg.Cursor]:
     class Watched(psycopg.Cursor):
         def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
-            started = time.perf_counter()
+            clock = Clock()
             try:
                 return super().execute(query, params, **options)
             except psycopg.Error as error:
                 attempt.answered(role, error.sqlstate or "connection ended")
                 if error.sqlstate == CANCELED:
-                    attempt.canceled_ms.append((time.perf_counter() - started) * 1000)
+                    attempt.canceled_ms.append(clock.taken_s * 1000)
                 raise
 
     return Watched

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from support import GENERATOR, SCRIPTED_GENERATOR, Cluster
+from support.clock import TRIES, LateError, within
 from support.hostile import texts
 
 TIMEOUT_MS = 500
@@ -213,24 +214,25 @@ def functions(connection: psycopg.Connection) -> dict[str, Function]:
     }
 
 
-def seconds(connection: psycopg.Connection, statement: sql.Composed, values: list[Any]) -> tuple[float, str]:
-    """Run a statement and undo it; return what it took, the best of three where that is too long, and its SQLSTATE."""
-    best, state = float("inf"), ""
-    for _ in range(3):
-        try:
-            with connection.transaction(force_rollback=True):
-                connection.execute("savepoint begun")
-                started = time.perf_counter()
-                try:
-                    connection.execute(statement, values)
-                    state = "00000"
-                finally:
-                    best = min(best, time.perf_counter() - started)
-        except psycopg.Error as error:
-            state = error.sqlstate or "connection ended"
-        if best < ENDED_S:
-            break
-    return best, state
+def ends(connection: psycopg.Connection, statement: sql.Composed, values: list[Any]) -> tuple[str, str]:
+    """Run a statement and undo it; return its SQLSTATE, and how late it ended if it did so each time."""
+    state = ""
+    try:
+        for clock in within(ENDED_S):
+            try:
+                with connection.transaction(force_rollback=True):
+                    connection.execute("savepoint begun")
+                    clock.start()
+                    try:
+                        connection.execute(statement, values)
+                        state = "00000"
+                    finally:
+                        clock.stop()
+            except psycopg.Error as error:
+                state = error.sqlstate or "connection ended"
+    except LateError as late:
+        return state, str(late)
+    return state, ""
 
 
 def values_of(kind: str, main: bool) -> Iterator[tuple[str, Any]]:
@@ -311,13 +313,15 @@ def test_a_function_hears_its_time_out_whatever_it_is_given(
     deaf = []
     for case, given in calls(function, ARGUMENTS[name]):
         statement, values = function.statement(given)
-        took, state = seconds(patient, statement, values)
-        if state == CANCELLED and f"{name} {case}" not in LATE and case.endswith("huge"):
-            took, state = seconds(patient, statement, values)  # the machine is shared
+        limited = case.endswith("huge") and f"{name} {case}" not in LATE
+        for _ in range(TRIES):
+            state, late = ends(patient, statement, values)
+            if late or state != CANCELLED or not limited:
+                break
         attempt.errors.setdefault("ana", set()).add(state)
-        if took >= ENDED_S:
-            deaf.append(f"{case}: {took:.2f} s, {state}")
-        elif case.endswith("huge") and state == CANCELLED and f"{name} {case}" not in LATE:
+        if late:
+            deaf.append(f"{case}: {late}, {state}")
+        elif limited and state == CANCELLED:
             deaf.append(f"{case}: no limit")
     assert deaf == []
 
@@ -393,10 +397,10 @@ def test_what_was_prepared_is_worked_on_within_the_time_out(
     deaf, states = [], set()
     for case, call, values in prepared(trained, [message for (message,) in found]):
         statement = sql.SQL("select count(x) from {} x").format(sql.SQL(call))
-        took, state = seconds(patient, statement, values)
+        state, late = ends(patient, statement, values)
         states.add(state)
-        if took >= ENDED_S:
-            deaf.append(f"{case}: {took:.2f} s, {state}")
+        if late:
+            deaf.append(f"{case}: {late}, {state}")
     attempt.errors.setdefault("ana", set()).update(states)
     assert deaf == []
     assert {"00000", CANCELLED} <= states  # some end in time, and some are long
@@ -417,22 +421,18 @@ def test_other_databases_can_be_dropped_while_a_hostile_text_is_read(
 ) -> None:
     """Stops all commands of the server that wait for every backend, by a text that takes long to read."""
     attempt.roles.add("ana")
-    waits = []
     with cluster.connect() as db, cluster.connect(seeded, roles["ana"]) as ana:
         ana.execute("select llm_embed('Hi'), llm_generate('Hi', max_tokens => 1)")
-        for _ in range(3):  # the machine is shared: the best of three is what the code takes
+        for clock in within(1):
             other = cluster.create_database()
             busy = threading.Thread(target=undone, args=(ana, WORK[work]))
             busy.start()
             time.sleep(0.2)
-            started = time.perf_counter()
+            clock.start()
             cluster.drop_database(other)
-            waits.append(time.perf_counter() - started)
+            clock.stop()
             db.execute("select pg_cancel_backend(%s)", (ana.info.backend_pid,))
             busy.join()
-            if waits[-1] < 1:
-                break
-    assert min(waits) < 1
 
 
 def undone(connection: psycopg.Connection, statement: LiteralString) -> None:
@@ -445,11 +445,9 @@ def undone(connection: psycopg.Connection, statement: LiteralString) -> None:
 def test_hostile_texts_are_read_once_and_hold_up_nobody(patient: psycopg.Connection, attempt: Any) -> None:
     """Stalls the nightly run by messages that take the square of their length to read."""
     attempt.roles.add("ana")
-    with patient.transaction(force_rollback=True):
-        patient.execute("set local statement_timeout = 0")
-        started = time.perf_counter()
-        patient.execute("select memory_consolidate()")
-        took = time.perf_counter() - started
-        row = patient.execute("select count(*) from _mindful.consolidation_pending(null)").fetchone()
-    assert row == (0,)
-    assert took < 60
+    for _ in within(60, tries=2):
+        with patient.transaction(force_rollback=True):
+            patient.execute("set local statement_timeout = 0")
+            patient.execute("select memory_consolidate()")
+            row = patient.execute("select count(*) from _mindful.consolidation_pending(null)").fetchone()
+        assert row == (0,)

@@ -1,11 +1,11 @@
 """Attacks on models and what they hold, one a function."""
 
 import contextlib
-import time
 
 import psycopg
 import pytest
 from support import SCRIPTED_GENERATOR, Connect, fails, one
+from support.clock import within
 
 
 @pytest.mark.parametrize("between", ["select model_unload()", "select llm_generate('x', max_tokens => 1)"])
@@ -113,20 +113,18 @@ def test_system_prompt_of_any_length(bob: psycopg.Connection) -> None:
     """Gives a system prompt of 8 MB."""
     bob.execute("select llm_token_count('x')")
     bob.execute("set statement_timeout = '200ms'")
-    started = time.perf_counter()
-    with pytest.raises(psycopg.Error):
-        bob.execute("select llm_generate('x', system_prompt => repeat('a b ', 2000000))")
-    assert time.perf_counter() - started < 1.5
+    for _ in within(1.5):
+        with pytest.raises(psycopg.Error):
+            bob.execute("select llm_generate('x', system_prompt => repeat('a b ', 2000000))")
 
 
 def test_cancel_while_a_long_prompt_is_tokenized(bob: psycopg.Connection) -> None:
     """Has a megabyte of spaces tokenized."""
     bob.execute("select llm_token_count('x')")
     bob.execute("set statement_timeout = '100ms'")
-    started = time.perf_counter()
-    with pytest.raises(psycopg.Error):
-        bob.execute("select llm_token_count(repeat(' ', 1048576))")
-    assert time.perf_counter() - started < 1
+    for _ in within(1):
+        with pytest.raises(psycopg.Error):
+            bob.execute("select llm_token_count(repeat(' ', 1048576))")
 
 
 def test_arrays_of_two_dimensions(bob: psycopg.Connection) -> None:

@@ -10,7 +10,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import LiteralString
@@ -18,6 +17,7 @@ from typing import LiteralString
 import psycopg
 import pytest
 from support import Connect
+from support.clock import Deadline
 
 STORY = "Tell me a long story about a fox that wants to cross a river."
 STOPPED = r"Stopped\. /retry asks again\.\r\n"
@@ -52,9 +52,9 @@ class Terminal:
 
     def shows(self, pattern: str, seconds: float = 60) -> str:
         """Wait until the screen shows a pattern, and return what led up to it."""
-        deadline = time.monotonic() + seconds
+        deadline = Deadline(seconds)
         while not (found := re.search(pattern, self._unread, re.DOTALL)):
-            ready, _, _ = select.select([self._screen], [], [], deadline - time.monotonic())
+            ready, _, _ = select.select([self._screen], [], [], deadline.left_s)
             assert ready, f"{pattern!r} is not in {self._unread!r}"
             self._unread += self._read()
         shown, self._unread = self._unread[: found.start()], self._unread[found.end() :]
@@ -110,10 +110,10 @@ def said(connection: psycopg.Connection) -> list[str]:
 
 def wait_for(connection: psycopg.Connection, condition: LiteralString) -> None:
     """Wait until the command's connection is in a state."""
-    deadline = time.monotonic() + 60
+    deadline = Deadline()
     query = "select from pg_stat_activity where application_name = 'mindful_client' and "
     while not connection.execute(query + condition).rowcount:
-        assert time.monotonic() < deadline
+        assert not deadline.passed()
 
 
 def test_an_answer_is_shown_while_it_is_made(

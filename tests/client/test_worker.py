@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 from mindful_client.cli import main
+from support.clock import Deadline
 
 PACKAGES = str(Path(mindful_client.__file__).parents[1])
 
@@ -57,9 +58,9 @@ def remember(connection: psycopg.Connection, number: int) -> None:
 
 
 def wait_until_empty(db: psycopg.Connection) -> None:
-    deadline = time.monotonic() + 20
+    deadline = Deadline()
     while db.execute("select from embedding_job").fetchone() is not None:
-        assert time.monotonic() < deadline
+        assert not deadline.passed()
         time.sleep(0.05)
 
 

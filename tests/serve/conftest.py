@@ -16,9 +16,8 @@ import httpx2
 import openai
 import psycopg
 import pytest
+from support.clock import Deadline
 from support.query import one
-
-_START_S = 30
 
 
 @dataclass(frozen=True)
@@ -64,14 +63,14 @@ def served(
     with subprocess.Popen(command, env=environment, stderr=stderr) as process:
         try:
             service = Service(f"http://127.0.0.1:{port}", process, key)
-            end = time.monotonic() + _START_S
+            end = Deadline()
             while True:
                 try:
                     httpx2.get(f"{service.url}/health", timeout=5)
                     break
                 except httpx2.TransportError:
                     assert process.poll() is None, "the service ended"
-                    assert time.monotonic() < end, "the service does not start"
+                    assert not end.passed(), "the service does not start"
                     time.sleep(0.05)
             yield service
             for client in service.clients:

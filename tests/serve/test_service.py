@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from serve.conftest import Service, Start, served
 from support import GENERATOR, SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR
+from support.clock import Deadline, within
 from support.command import Command
 from support.pooler import pgbouncer
 from support.query import one
@@ -87,24 +88,24 @@ def test_a_client_that_goes_away_cancels_its_statement(
     body["logit_bias"] = {"2": -100}  # it never ends of itself
     content = json.dumps(body).encode()
     host, port = service.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port))) as connection:
-        head = f"POST {CHAT} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
-        head += f"authorization: Bearer {service.key}\r\ncontent-length: {len(content)}\r\n\r\n"
-        connection.sendall(head.encode() + content)
-        if streams:
-            connection.recv(4096)
-        wait_until(lambda: one(db, BUSY) > 0)
-        time.sleep(0.5)
-        assert one(db, BUSY) == 1
-    gone = time.monotonic()
-    wait_until(lambda: one(db, BUSY) == 0)
-    assert time.monotonic() - gone < (0.5 if os.getloadavg()[0] < 3 else 3)
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
+    head += f"authorization: Bearer {service.key}\r\ncontent-length: {len(content)}\r\n\r\n"
+    for clock in within(0.5):
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(head.encode() + content)
+            if streams:
+                connection.recv(4096)
+            wait_until(lambda: one(db, BUSY) > 0)
+            time.sleep(0.5)
+            assert one(db, BUSY) == 1
+        clock.start()
+        wait_until(lambda: one(db, BUSY) == 0)
 
 
-def wait_until(true: Any, most_s: float = 20) -> None:
-    end = time.monotonic() + most_s
+def wait_until(true: Any) -> None:
+    end = Deadline()
     while not true():
-        assert time.monotonic() < end
+        assert not end.passed()
         time.sleep(0.02)
 
 
@@ -242,9 +243,9 @@ def test_no_connection_is_waited_for_longer_than_is_said(start: Start) -> None:
     holder = threading.Thread(target=lambda: service.post(CHAT, long))
     holder.start()
     try:
-        end = time.monotonic() + 20
+        end = Deadline()
         while (answer := service.post(CHAT, BODY)).status_code != 429:
-            assert time.monotonic() < end
+            assert not end.passed()
         assert answer.headers["retry-after"] == "1"
         assert answer.json()["error"]["type"] == "rate_limit_error"
     finally:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psycopg
 
+from support.clock import Deadline
+
 
 class Engine:
     """A running `mindful engine`."""
@@ -59,8 +61,8 @@ class Engine:
 
 def until(condition: Callable[[], bool], seconds: float) -> None:
     """Wait until a condition holds, or the time is up."""
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
+    end = Deadline(seconds)
+    while not condition() and not end.passed():
         time.sleep(0.1)
 
 

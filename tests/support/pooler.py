@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-_START_S = 10.0
+from support.clock import Deadline
 
 
 @contextmanager
@@ -62,13 +62,13 @@ default_pool_size = 1
 
 
 def _wait(running: subprocess.Popen[bytes], dsn: str) -> None:
-    end = time.monotonic() + _START_S
+    end = Deadline()
     while True:
         try:
             psycopg.connect(dsn, connect_timeout=5).close()
             return
         except psycopg.OperationalError:
             assert running.poll() is None, "pgbouncer ended"
-            if time.monotonic() > end:
+            if end.passed():
                 raise
             time.sleep(0.05)

@@ -6,6 +6,7 @@ import time
 
 import psycopg
 
+from support.clock import Deadline
 from support.query import one
 
 _LOCKS = "from mindful.core import backend, slot; slot._locks(backend.database().directory())"
@@ -35,7 +36,7 @@ def waiting(connection: psycopg.Connection) -> int:
 
 def wait_until_taken(connection: psycopg.Connection, count: int = 1) -> None:
     """Return once so many slots are taken at once."""
-    deadline = time.monotonic() + 30
+    deadline = Deadline()
     while taken(connection) < count:
-        assert time.monotonic() < deadline
+        assert not deadline.passed()
         time.sleep(0.01)

@@ -10,6 +10,7 @@ import time
 import psycopg
 import pytest
 from support import SCRIPTED_GENERATOR
+from support.clock import Deadline
 from support.cluster import Cluster
 from support.slots import taken, wait_until_taken
 from support.work import AT_WORK
@@ -27,12 +28,12 @@ KILL = "do language plpython3u $$import os, signal; os.kill({}, signal.SIGKILL)$
 
 def connected(cluster: Cluster, database: str) -> psycopg.Connection:
     """Connect as soon as the server is back."""
-    deadline = time.monotonic() + 60
+    deadline = Deadline()
     while True:
         try:
             return cluster.connect(database)
         except psycopg.OperationalError:
-            assert time.monotonic() < deadline
+            assert not deadline.passed()
             time.sleep(0.1)
 
 

@@ -1,11 +1,11 @@
 """Gold questions, and what is fitted to labels."""
 
 import json
-import time
 
 import psycopg
 import pytest
 from support import SCRIPTED_GENERATOR, fails
+from support.clock import within
 
 FRANCE = {"question": "What is the capital of France?", "answers": ["Paris"]}
 MARS = {"question": "What is the capital of Mars?", "answers": []}
@@ -84,13 +84,12 @@ def test_bad_arguments(ana: psycopg.Connection) -> None:
 def test_an_import_hears_cancels(ana: psycopg.Connection) -> None:
     ana.execute("select llm_generate('Hi', max_tokens => 1)")
     ana.execute("set statement_timeout = '1s'")
-    started = time.monotonic()
-    with fails("57014", hint=None):
-        ana.execute(
-            "select gold_evaluate(%s, max_tokens => 200)",
-            (array(*({"question": f"What is {number}?", "answers": ["x"]} for number in range(200))),),
-        )
-    assert time.monotonic() - started < 1.5
+    for _ in within(1.5):
+        with fails("57014", hint=None):
+            ana.execute(
+                "select gold_evaluate(%s, max_tokens => 200)",
+                (array(*({"question": f"What is {number}?", "answers": ["x"]} for number in range(200))),),
+            )
     ana.execute("reset statement_timeout")
     assert ana.execute("select count(*) from gold").fetchone() == (0,)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from support import GENERATOR, Connect
+from support.clock import within
 from support.files import readable_folder
 from support.programs import run as run_program
 from support.weights import write_adapter
@@ -44,22 +45,18 @@ def test_a_database_is_dropped_while_a_model_computes(
     if "rerank" in work or "adapter" in work:
         request.getfixturevalue("models")
     busy.execute("select llm_generate('Hi', max_tokens => 1), llm_embed('Hi')")
-    taken = []
-    for _ in range(3):  # the machine is shared: the best of three is what the code takes
+    for clock in within(1):
         name = f"{other.info.dbname}_dropped"
         other.execute(f"create database {name} template template0".encode())
         thread = threading.Thread(target=run, args=(busy, WORK[work]))
         thread.start()
         time.sleep(0.4)
-        started = time.perf_counter()
+        clock.start()
         other.execute(f"drop database {name}".encode())
-        taken.append(time.perf_counter() - started)
+        clock.stop()
         assert thread.is_alive(), "it ended before the database was dropped"
         other.execute("select pg_cancel_backend(%s)", (busy.info.backend_pid,))
         thread.join()
-        if taken[-1] < 1:
-            break
-    assert min(taken) < 1
 
 
 def run(connection: psycopg.Connection, sql: str) -> None:

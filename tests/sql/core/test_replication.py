@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 from support import Cluster, one
+from support.clock import Deadline
 from support.forgetting import drawn, forget, talk
 from support.memories import remember
 
@@ -22,9 +23,9 @@ def replicating(db: psycopg.Connection) -> None:
 
 
 def until(connection: psycopg.Connection, condition: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = Deadline()
     while not one(connection, f"select {condition}"):
-        assert time.monotonic() < deadline, condition
+        assert not deadline.passed(), condition
         time.sleep(0.05)
 
 

@@ -1,7 +1,6 @@
 """Whoever asks a backend to stop is heard, wherever the model is at work."""
 
 import contextlib
-import statistics
 import threading
 import time
 from random import Random
@@ -12,6 +11,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from sql.confidence.test_calibration import label
 from support import SCRIPTED_GENERATOR, Connect
+from support.clock import Clock, Deadline, within
 from support.slots import taken
 from support.work import AT_WORK
 
@@ -23,31 +23,25 @@ STOPPED = AT_WORK | {"job": "select embedding_run()"}
     ("stop", "sqlstate"), [("pg_cancel_backend", "57014"), ("pg_terminate_backend", "57P01")]
 )
 def test_a_stop_is_heard_within_200_ms(connect: Connect, work: str, stop: str, sqlstate: str) -> None:
-    delays = []
-    for _ in range(3):  # the machine is shared: the best of three is what the code takes
+    for clock in within(0.2):
         busy, other = connect("ana"), connect()
         busy.execute("select llm_generate('Hi', max_tokens => 1), llm_embed('Hi')")
         if work == "job":
             busy.execute("""select setting_set('embedding_mode', '"async"')""")
             busy.execute(AT_WORK["insert"])
-        asked: list[float] = []
 
-        def ask(other: psycopg.Connection, pid: int, asked: list[float]) -> None:
+        def ask(other: psycopg.Connection, pid: int, clock: Clock) -> None:
             time.sleep(0.5)
-            asked.append(time.perf_counter())
+            clock.start()
             other.execute(f"select {stop}(%s)", (pid,))
 
-        asker = threading.Thread(target=ask, args=(other, busy.info.backend_pid, asked))
+        asker = threading.Thread(target=ask, args=(other, busy.info.backend_pid, clock))
         asker.start()
         with pytest.raises(psycopg.Error) as caught:
             busy.execute(STOPPED[work])
-        heard = time.perf_counter()
+        clock.stop()
         asker.join()
         assert caught.value.sqlstate == sqlstate
-        delays.append(heard - asked[0])
-        if delays[-1] < 0.2:
-            break
-    assert min(delays) < 0.2
 
 
 @pytest.mark.parametrize("work", AT_WORK)
@@ -121,48 +115,49 @@ def test_a_cancel_is_heard_while_an_answer_is_tried_again(
 ) -> None:
     brief.execute("select setting_set('chat_' || %s, 'true')", (action,))
     tried = "select count(*) from decision where " + TRIED[action]
-    before, delays = brief.execute(COUNTS).fetchone(), []
-    for _ in range(3):  # the machine is shared: the best of three is what the code takes
-        asked: list[float] = []
-        asker = threading.Thread(target=cancel_second, args=(db, brief.info.backend_pid, asked))
+    before = brief.execute(COUNTS).fetchone()
+    for clock in within(0.2):
+        asker = threading.Thread(target=cancel_second, args=(db, brief.info.backend_pid, clock))
         asker.start()
         with pytest.raises(psycopg.errors.QueryCanceled):
             brief.execute(CHAT, (1500,))
-        heard = time.perf_counter()
+        clock.stop()
         asker.join()
-        delays.append(heard - asked[0])
         assert brief.execute(COUNTS).fetchone() == before
         assert taken(db) == 0
-        if delays[-1] < 0.2:
-            break
-    assert min(delays) < 0.2
     # The connection goes on, and what was broken off can be done.
     brief.execute(CHAT, (24,))
     assert brief.execute("select count(*) from memory where kind = 'message'").fetchone() == (2,)
     assert brief.execute(tried).fetchone() == (1,)
 
 
-def cancel_second(db: psycopg.Connection, pid: int, asked: list[float]) -> None:
+def cancel_second(db: psycopg.Connection, pid: int, clock: Clock) -> None:
     """Cancel a chat once its first answer is recorded, which others see by the sequence alone, and a little later."""
-    recorded, until = "select last_value from generation_id_seq", time.monotonic() + 60
+    recorded, until = "select last_value from generation_id_seq", Deadline()
     first = db.execute(recorded).fetchone()
-    while db.execute(recorded).fetchone() == first and time.monotonic() < until:
+    while db.execute(recorded).fetchone() == first and not until.passed():
         time.sleep(0.01)
     time.sleep(0.3)
-    asked.append(time.perf_counter())
+    clock.start()
     db.execute("select pg_cancel_backend(%s)", (pid,))
 
 
-def test_calibrate_hears_a_cancel_whatever_it_does(ana: psycopg.Connection, connect: Connect) -> None:
+@pytest.mark.parametrize(
+    ("first", "limit_s"), [("select mindful_status()", 0.2), ("select calibrate(%s, 0.2)", 0.1)]
+)
+def test_calibrate_hears_a_cancel_whatever_it_does(
+    ana: psycopg.Connection, connect: Connect, first: LiteralString, limit_s: float
+) -> None:
+    """The first call of a connection imports numpy, which takes more than 100 ms."""
     label(ana, 1500)
-    random, delays = Random(1), []
-    for _ in range(20):
-        fresh, wait_ms = connect("ana"), random.randint(20, 900)
-        fresh.execute(f"set statement_timeout = {wait_ms}".encode())
-        started = time.perf_counter()
-        with contextlib.suppress(psycopg.errors.QueryCanceled):
-            fresh.execute("select calibrate(%s, 0.2)", (SCRIPTED_GENERATOR,))
-        delays.append(time.perf_counter() - started - wait_ms / 1000)
-        fresh.close()
-    assert statistics.median(delays) < 0.1
-    assert max(delays) < 1  # the first import of numpy, on a machine that is shared
+    random = Random(1)
+    for wait_ms in (random.randint(20, 900) for _ in range(10)):
+        for clock in within(limit_s):
+            fresh = connect("ana")
+            fresh.execute(first, (SCRIPTED_GENERATOR,) if "%s" in first else None)
+            fresh.execute(f"set statement_timeout = {wait_ms}".encode())
+            clock.start(after_s=wait_ms / 1000)
+            with contextlib.suppress(psycopg.errors.QueryCanceled):
+                fresh.execute("select calibrate(%s, 0.2)", (SCRIPTED_GENERATOR,))
+            clock.stop()
+            fresh.close()

@@ -1,11 +1,10 @@
 """Reranking, by itself and within a recall."""
 
-import time
-
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import fails
+from support.clock import within
 
 TEXTS = ["The red fox sleeps in the barn.", "A blue bird sings.", "The fox and the bird are friends."]
 
@@ -33,21 +32,20 @@ def test_each_text_has_a_score(admin: psycopg.Connection, ana: psycopg.Connectio
 @pytest.mark.smoke
 def test_time_is_limited(admin: psycopg.Connection, ana: psycopg.Connection) -> None:
     register(admin, delay_ms=100)
-    started = time.monotonic()
-    found = scores(ana, "'fox', %s, limit_ms => 250", TEXTS * 10)
-    assert time.monotonic() - started < 1
+    for _ in within(1):
+        found = scores(ana, "'fox', %s, limit_ms => 250", TEXTS * 10)
+        assert found
+        assert found[5:] == [None] * 25
     assert found
     assert found[:2] == [1, 0]
-    assert found[5:] == [None] * 25
 
 
 def test_a_cancel_is_heard(admin: psycopg.Connection, ana: psycopg.Connection) -> None:
     register(admin, delay_ms=20)
     ana.execute("set statement_timeout = 200")
-    started = time.monotonic()
-    with pytest.raises(psycopg.errors.QueryCanceled):
-        scores(ana, "'fox', %s", TEXTS * 100)
-    assert time.monotonic() - started < 1
+    for _ in within(1):
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            scores(ana, "'fox', %s", TEXTS * 100)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +119,7 @@ def test_a_slow_reranker_leaves_the_order_as_it_was(
     for text in TEXTS:
         ana.execute("select memory_insert(%s)", (text,))
     ana.execute("select setting_set('recall_rerank_ms', '100')")
-    started = time.monotonic()
-    assert recall(ana, "'fox bird', 3, rerank => true") == recall(ana, "'fox bird', 3")
-    assert time.monotonic() - started < 1
+    for _ in within(1):
+        assert recall(ana, "'fox bird', 3, rerank => true") == recall(ana, "'fox bird', 3")
     ana.execute("select setting_set('recall_rerank_ms', '5000')")
     assert [rerank for _, rerank in recall(ana, "'fox bird', 3, rerank => true")] == [1, 0.5, 0.5]

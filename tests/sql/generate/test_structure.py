@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import time
 from typing import Any
 
 import psycopg
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from psycopg.types.json import Jsonb
 from support import SCRIPTED_GENERATOR, fails, one
+from support.clock import within
 
 TEXT = "Anna Berg (34), who lives in Oslo and Bergen, paid 99.50 euros on 2024-03-12. She was not pleased."
 EXAMPLES = int(os.environ.get("MINDFUL_FUZZ", "25"))
@@ -364,15 +364,9 @@ def test_no_grammar_makes_a_call_deaf(ana: psycopg.Connection, grammar: str, cal
     """Whether it is followed, refused or cancelled, the call ends soon after its time-out."""
     ana.execute("select llm_generate('Hi', max_tokens => 1, grammar => 'root ::= [a-z]')")
     ana.execute("set statement_timeout = '500ms'")
-    taken = []
-    for _ in range(3):  # the machine is shared: the best of three is what the code takes
-        started = time.perf_counter()
+    for _ in within(0.7):
         with contextlib.suppress(psycopg.errors.QueryCanceled, psycopg.errors.ProgramLimitExceeded):
             ana.execute(f"select {call}, grammar => %s)".encode(), (HOSTILE[grammar],))
-        taken.append(time.perf_counter() - started)
-        if taken[-1] < 0.7:
-            break
-    assert min(taken) < 0.7
     ana.execute("set statement_timeout = 0")
     assert ana.execute("select llm_generate('Hi', max_tokens => 1)").fetchone()
 

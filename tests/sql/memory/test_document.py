@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import Connect, fails
+from support.clock import within
 
 GUIDE = """# Guide
 
@@ -306,9 +307,8 @@ def test_a_cancel_is_heard_while_a_document_is_split(
     db.execute("select model_default_set('all-minilm-l6-v2', force => true)")
     insert(ana, GUIDE, "guide.md")
     ana.execute("set statement_timeout = 300")
-    started = time.monotonic()
-    with fails("57014", None):
-        insert(ana, text, source)
-    assert time.monotonic() - started < 0.6
+    for _ in within(0.6):
+        with fails("57014", None):
+            insert(ana, text, source)
     ana.execute("reset statement_timeout")
     assert ana.execute("select chunks from document").fetchall() == [(1,)]

@@ -1,0 +1,133 @@
+"""No test fails by one measurement on the wall clock, which other processes make long."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.clock import TRIES, Clock, Deadline, LateError, within
+
+TESTS = Path(__file__).parents[1]
+CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "time_ns", "timeit", "getloadavg"}
+MEASURED_ALONE = ("bench", "mutate")
+"""Folders whose figures are printed."""
+READERS = {"support/clock.py", "support/load_gaps.py", "support/served.py"}
+"""The helper, and programs that run by themselves."""
+PRINTERS = {"support/clock.py", "attack/conftest.py", "unit/test_clock.py"}
+
+
+def files() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(TESTS.rglob("*.py")):
+        name = str(path.relative_to(TESTS))
+        if not name.startswith(MEASURED_ALONE):
+            yield name, ast.parse(path.read_text())
+
+
+def reads(node: ast.AST) -> bool:
+    """Whether something reads the wall clock to measure by it."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in CLOCKS or ast.unparse(node) == "time.time"
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "time" and any(one.name in CLOCKS | {"time"} for one in node.names)
+    if isinstance(node, ast.Compare) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub)):
+        calls = (ast.unparse(part.func) for part in ast.walk(node) if isinstance(part, ast.Call))
+        return "datetime.now" in calls
+    return False
+
+
+def breaks_off(node: ast.AST) -> bool:
+    """Whether a loop by the helper can end before it looks at the time."""
+    if not isinstance(node, ast.For) or not ast.unparse(node.iter).startswith(
+        ("within(", "enumerate(within(")
+    ):
+        return False
+    inner = [
+        child for child in ast.walk(node) if isinstance(child, ast.For | ast.While) and child is not node
+    ]
+    of_inner = {child for loop in inner for child in ast.walk(loop) if isinstance(child, ast.Break)}
+    return any(
+        isinstance(child, ast.Return) or (isinstance(child, ast.Break) and child not in of_inner)
+        for child in ast.walk(node)
+    )
+
+
+def found(holds: str) -> list[str]:
+    """Name the lines of code that the tests have, and their files."""
+    tests = {
+        "reads": lambda name, node: reads(node) and name not in READERS,
+        "prints": lambda name, node: (
+            isinstance(node, ast.Attribute) and node.attr == "taken_s" and name not in PRINTERS
+        ),
+        "breaks": lambda name, node: breaks_off(node),
+    }
+    return [
+        f"{name}:{getattr(node, 'lineno', 0)}"
+        for name, tree in files()
+        for node in ast.walk(tree)
+        if tests[holds](name, node)
+    ]
+
+
+def test_no_test_reads_the_wall_clock_but_by_the_helper() -> None:
+    assert found("reads") == [], (
+        "measure by `for clock in within(limit_s)`, wait by Deadline(), of support.clock"
+    )
+    assert found("prints") == [], "what was taken is compared by within() alone"
+    assert found("breaks") == [], "a loop by within() is never broken off"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "assert time.monotonic() - started < 1",
+        "from time import perf_counter",
+        "timeit.timeit(call)",
+        "assert datetime.now(UTC) - started < limit",
+        "os.getloadavg()",
+    ],
+)
+def test_a_single_measurement_is_found(code: str) -> None:
+    assert any(reads(node) for node in ast.walk(ast.parse(code)))
+
+
+def test_a_loop_that_is_broken_off_is_found() -> None:
+    assert breaks_off(ast.parse("for clock in within(1):\n    if call():\n        break").body[0])
+    assert not breaks_off(ast.parse("for clock in within(1):\n    for a in b:\n        break").body[0])
+
+
+def naps(*seconds: float) -> int:
+    """Sleep so long by each try, and count the tries."""
+    tries = iter(seconds)
+    for _ in within(0.05):
+        time.sleep(next(tries))
+    return len(seconds) - len(list(tries))
+
+
+def test_what_is_late_each_time_fails_and_what_is_late_once_does_not() -> None:
+    with pytest.raises(LateError, match=f"{TRIES} tries took 0.[01]"):
+        naps(*[0.06] * TRIES)
+    assert naps(0.06, *[0.0] * TRIES) >= 2
+
+
+def test_what_ends_too_early_fails() -> None:
+    with pytest.raises(AssertionError):
+        list(within(1, at_least_s=0.5))
+
+
+def test_a_clock_measures_from_its_start_to_its_stop() -> None:
+    clock = Clock()
+    clock.start(after_s=60)
+    assert not clock.begun()
+    clock.stop()
+    assert clock.taken_s < 0
+    clock.start()
+    assert clock.begun()
+
+
+def test_a_deadline_is_no_measurement() -> None:
+    assert not Deadline().passed()
+    with pytest.raises(AssertionError):
+        Deadline(1)
