@@ -2,7 +2,8 @@
 
 alter table deletion drop constraint deletion_relation_check;
 alter table deletion add constraint deletion_relation_check check (relation in ('session', 'memory', 'memory_link', 'memory_evidence', 'attachment',
-    'embedding_job', 'embedding_job_failed', 'tool', 'kv_state', 'cached_result', 'classifier'));
+    'embedding_job', 'embedding_job_failed', 'tool', 'kv_state', 'cached_result', 'classifier',
+        'setting_definition'));
 
 drop function llm_classify(text, text[], text, text, boolean);
 -- include sql/generate/label.sql llm_classify
@@ -15,8 +16,70 @@ drop function llm_classify_many(text[], text[], text, text, boolean);
 -- include sql/generate/classifier.sql
 -- include sql/memory/derived.sql
 -- include sql/conversation/bearing.sql
+-- Settings of tenants' own, and all sampling arguments in every generating call.
+alter table setting drop constraint setting_key_fkey;
+alter table tuning drop constraint tuning_key_fkey;
+alter table setting_definition
+    drop constraint setting_definition_pkey,
+    add column tenant text not null default '',
+    add primary key (tenant, key),
+    add check ((tenant <> '') = (key ~ '^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$')),
+    add check (tenant = '' or length(key) <= 100 and scopes = '{user,session}'
+        and octet_length(coalesce(prompt, '') || description || initial::text || coalesce(choices::text, '')) <= 16384);
+comment on table setting_definition is 'The settings that exist: type, range, scopes and initial value. Tenants add their own by setting_define.';
+comment on column setting_definition.key is 'Name of the setting. Those that tenants define have a dot in it, as in app.units.';
+comment on column setting_definition.tenant is 'Tenant that defined the setting; empty for the settings of the extension, which all tenants have.';
+drop policy read on setting_definition;
+create policy read on setting_definition for select using (tenant = any (array['', (select _mindful.tenant())]));
+create policy own on setting_definition using (tenant = (select _mindful.tenant()))
+    with check (tenant = (select _mindful.tenant_claimed()));
+select pg_catalog.pg_extension_config_dump('mindful.setting_definition', 'where tenant <> ''''');
+-- include sql/core/setting.sql setting_get
+-- include sql/core/setting.sql _mindful.settings
+-- include sql/core/setting.sql _mindful.setting_check
 -- include sql/core/setting.sql setting_reset
+-- include sql/core/setting.sql _mindful.setting_undefined
+create trigger undefined after delete on setting_definition for each row execute function _mindful.setting_undefined();
+-- include sql/core/setting.sql setting_define
+-- include sql/core/setting.sql setting_undefine
+-- include sql/core/setting.sql active_setting
+-- include sql/models/adapter.sql _mindful.setting_of
+-- include sql/learning/consolidation.sql _mindful.memory_promote
+-- include sql/memory/recall.sql _mindful.recall_options
+-- include sql/conversation/assistant.sql _mindful.assistant_change
 -- include sql/conversation/context.sql _mindful.session_read
+drop function llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text);
+drop function llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text);
+drop function llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text);
+drop function llm_generate_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text);
+drop function llm_generate_many(text[], text, integer, real, integer, text, text[], boolean, jsonb, text);
+-- include sql/generate/llm.sql llm_generate
+-- include sql/generate/llm.sql llm_generate_detail
+-- include sql/generate/llm.sql llm_generate_stream
+-- include sql/generate/llm.sql llm_stream
+-- include sql/generate/batch.sql llm_generate_many
+drop function llm_chat(text, uuid, text, integer, real, integer, integer);
+drop function llm_chat_detail(text, uuid, text, integer, real, integer, integer);
+drop function llm_chat_stream(text, uuid, text, integer, real, integer, integer);
+-- include sql/chat/chat.sql llm_chat
+-- include sql/chat/chat.sql llm_chat_detail
+-- include sql/chat/chat.sql llm_chat_stream
+insert into setting_definition (key, type, low, high, scopes, initial, description) values
+    ('chat_top_p', 'number', 0, 1, '{global,user,session}', '0.95',
+        'Share of the probability from which tokens of chats are drawn at a temperature above 0. 1: all tokens.'),
+    ('chat_top_k', 'integer', 0, 1073741824, '{global,user,session}', '40',
+        'Number of most likely tokens from which tokens of chats are drawn at a temperature above 0. 0: all tokens.'),
+    ('chat_min_p', 'number', 0, 1, '{global,user,session}', '0.05',
+        'Share of the likeliest token''s probability that a token needs to be drawn in chats. 0: all tokens.'),
+    ('chat_presence_penalty', 'number', -2, 2, '{global,user,session}', '0',
+        'What the logit of a token that an answer of a chat already has is lowered by. 0: nothing.'),
+    ('chat_frequency_penalty', 'number', -2, 2, '{global,user,session}', '0',
+        'What the logit of a token is lowered by for each time that an answer of a chat already has it. 0: nothing.'),
+    ('chat_repeat_penalty', 'number', 0.1, 10, '{global,user,session}', '1',
+        'What the logit of a token that an answer of a chat already has is divided by. 1: nothing.');
+insert into setting_definition (key, type, high, scopes, initial, description, choices, prompt) values
+    ('assistant_voice', 'text', 200, '{global,user,session}', 'null', 'The voice and style of answers, such as: a pirate; dry and precise.',
+        null, 'Answer in this voice and style: %s.');
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('chat_system_prompt', 'text', null, 10000, '{global,user,session}', 'null',
         'The system prompt of chats whose session has none of its own.'),

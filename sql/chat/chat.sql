@@ -42,16 +42,22 @@ create function llm_chat(
     max_tokens integer default 256,
     temperature real default null,
     seed integer default null,
-    memories integer default null
+    memories integer default null,
+    top_p double precision default null,
+    top_k integer default null,
+    min_p double precision default null,
+    presence_penalty double precision default null,
+    frequency_penalty double precision default null,
+    repeat_penalty double precision default null
 ) returns text
 language plpython3u volatile parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.chat.chat import llm_chat
-return llm_chat(message, session_id, model, max_tokens, temperature, seed, memories)
+return llm_chat(message, session_id, model, max_tokens, temperature, seed, memories, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty)
 $python$;
-comment on function llm_chat(text, uuid, text, integer, real, integer, integer) is
-'Answers a message with the conversation so far and with recalled memories (at most `memories` of them) in view, and stores both turns. Memories and temperature NULL: as the settings chat_memories and chat_temperature say. session_id NULL starts a new conversation, which still remembers all others of the caller. message NULL answers the session''s last message, which a client has inserted and committed before. Errors: 22004 (both NULL), 22023, 42704 (no such session of yours, no such model), 54000 (message longer than the context), 57014 (cancelled).';
+comment on function llm_chat(text, uuid, text, integer, real, integer, integer, double precision, integer, double precision, double precision, double precision, double precision) is
+'Answers a message with the conversation so far and with recalled memories (at most `memories` of them) in view, and stores both turns. memories, temperature, top_p, top_k, min_p and penalties NULL: as the settings chat_memories, chat_temperature, chat_top_p and so on say. session_id NULL starts a new conversation, which still remembers all others of the caller. message NULL answers the session''s last message, which a client has inserted and committed before. Errors: 22004 (both NULL), 22023, 42704 (no such session of yours, no such model), 54000 (message longer than the context), 57014 (cancelled).';
 
 create function llm_chat_detail(
     message text,
@@ -60,15 +66,21 @@ create function llm_chat_detail(
     max_tokens integer default 256,
     temperature real default null,
     seed integer default null,
-    memories integer default null
+    memories integer default null,
+    top_p double precision default null,
+    top_k integer default null,
+    min_p double precision default null,
+    presence_penalty double precision default null,
+    frequency_penalty double precision default null,
+    repeat_penalty double precision default null
 ) returns chat_detail
 language plpython3u volatile parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.chat.chat import llm_chat_detail
-return llm_chat_detail(message, session_id, model, max_tokens, temperature, seed, memories)
+return llm_chat_detail(message, session_id, model, max_tokens, temperature, seed, memories, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty)
 $python$;
-comment on function llm_chat_detail(text, uuid, text, integer, real, integer, integer) is
+comment on function llm_chat_detail(text, uuid, text, integer, real, integer, integer, double precision, integer, double precision, double precision, double precision, double precision) is
 'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, its confidence as in llm_generate_detail, and what was decided about it: probability is that of being right (see the table decision), the action answer where it reaches the threshold (retrieve, retry or escalate where another attempt does, see the settings of these names), else flag, clarify or abstain; the threshold is NULL until calibrate() has certified one; the reason says why.';
 
 create function llm_chat_stream(
@@ -78,13 +90,19 @@ create function llm_chat_stream(
     max_tokens integer default 256,
     temperature real default null,
     seed integer default null,
-    memories integer default null
+    memories integer default null,
+    top_p double precision default null,
+    top_k integer default null,
+    min_p double precision default null,
+    presence_penalty double precision default null,
+    frequency_penalty double precision default null,
+    repeat_penalty double precision default null
 ) returns setof text
 language plpython3u volatile parallel unsafe security invoker cost 100000 rows 100
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.chat.chat import llm_chat_stream
-return llm_chat_stream(message, session_id, model, max_tokens, temperature, seed, memories)
+return llm_chat_stream(message, session_id, model, max_tokens, temperature, seed, memories, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty)
 $python$;
-comment on function llm_chat_stream(text, uuid, text, integer, real, integer, integer) is
+comment on function llm_chat_stream(text, uuid, text, integer, real, integer, integer, double precision, integer, double precision, double precision, double precision, double precision) is
 'As llm_chat, one row per piece of text as it is made (see llm_generate_stream). Both turns are stored when the last row has been read.';

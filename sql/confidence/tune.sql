@@ -2,7 +2,7 @@ create table tuning (
     tenant text not null default _mindful.tenant(),
     id bigint generated always as identity,
     model text not null,
-    key text not null references setting_definition,
+    key text not null,
     current_value jsonb not null,
     candidate jsonb,
     adopted boolean not null,

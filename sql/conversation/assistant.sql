@@ -6,6 +6,8 @@ insert into setting_definition (key, type, high, scopes, initial, description, c
     ('answer_language', 'text', null, '{global,user,session}', 'null', 'The language of answers.',
         '{Arabic,Chinese,Czech,Danish,Dutch,English,Finnish,French,German,Greek,Hebrew,Hindi,Hungarian,Indonesian,Italian,Japanese,Korean,Norwegian,Persian,Polish,Portuguese,Romanian,Russian,Spanish,Swedish,Thai,Turkish,Ukrainian,Vietnamese}',
         'Answer in %s.'),
+    ('assistant_voice', 'text', 200, '{global,user,session}', 'null', 'The voice and style of answers, such as: a pirate; dry and precise.',
+        null, 'Answer in this voice and style: %s.'),
     ('user_name', 'text', 60, '{user,session}', 'null', 'What the user wants to be called.', null, 'The user is called %s.');
 insert into setting_definition (key, type, scopes, initial, description) values
     ('assistant_changes', 'boolean', '{global,user,session}', 'true',
@@ -25,7 +27,7 @@ begin atomic
     select assistant_change.scope, case when assistant_change.scope = 'session' then assistant_change.session_id end,
         d.key, assistant_change.value, assistant_change.reason, assistant_change.message_id, 'assistant for ' || current_user
     from mindful.setting_definition d
-    where d.key = assistant_change.key and d.prompt is not null
+    where d.key = assistant_change.key and d.tenant = any (array['', (select _mindful.tenant())]) and d.prompt is not null
         and assistant_change.scope = any (array['user', 'session']);
 end;
 comment on function _mindful.assistant_change(text, jsonb, text, uuid, text, bigint) is

@@ -8,7 +8,19 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
     ('chat_window', 'integer', 2, 1000, '{global,user,session}', '30',
         'Newest turns of a session that may be shown. When there are more, or they do not fit, half as many are shown.'),
     ('chat_temperature', 'number', 0, 10, '{global,user,session}', '0',
-        'The temperature of chats'' answers, where a call does not say it; 0 always takes the likeliest token.');
+        'The temperature of chats'' answers, where a call does not say it; 0 always takes the likeliest token.'),
+    ('chat_top_p', 'number', 0, 1, '{global,user,session}', '0.95',
+        'Share of the probability from which tokens of chats are drawn at a temperature above 0. 1: all tokens.'),
+    ('chat_top_k', 'integer', 0, 1073741824, '{global,user,session}', '40',
+        'Number of most likely tokens from which tokens of chats are drawn at a temperature above 0. 0: all tokens.'),
+    ('chat_min_p', 'number', 0, 1, '{global,user,session}', '0.05',
+        'Share of the likeliest token''s probability that a token needs to be drawn in chats. 0: all tokens.'),
+    ('chat_presence_penalty', 'number', -2, 2, '{global,user,session}', '0',
+        'What the logit of a token that an answer of a chat already has is lowered by. 0: nothing.'),
+    ('chat_frequency_penalty', 'number', -2, 2, '{global,user,session}', '0',
+        'What the logit of a token is lowered by for each time that an answer of a chat already has it. 0: nothing.'),
+    ('chat_repeat_penalty', 'number', 0.1, 10, '{global,user,session}', '1',
+        'What the logit of a token that an answer of a chat already has is divided by. 1: nothing.');
 
 create index memory_core on memory (tenant, id) where metadata -> 'core' = 'true';
 
@@ -41,8 +53,10 @@ begin
     return json_build_object(
         'settings', settings,
         'prompts', (
-            select json_object_agg(d.key, json_build_object('text', d.prompt, 'quoted', d.choices is null) order by d.key)
-            from mindful.setting_definition d where d.prompt is not null
+            select json_object_agg(d.key, json_build_object('text', d.prompt, 'type', d.type, 'low', d.low, 'high', d.high,
+                'choices', d.choices) order by d.key)
+            from mindful.setting_definition d
+            where d.prompt is not null and d.tenant = any (array['', (select _mindful.tenant())])
         ),
         'session', (
             select json_build_object('system_prompt', s.system_prompt) from mindful.session s

@@ -5,7 +5,8 @@ create unlogged table deletion (
     tenant text not null default _mindful.tenant(),
     id bigint generated always as identity,
     relation text not null check (relation in ('session', 'memory', 'memory_link', 'memory_evidence', 'attachment',
-        'embedding_job', 'embedding_job_failed', 'tool', 'kv_state', 'cached_result', 'classifier')),
+        'embedding_job', 'embedding_job_failed', 'tool', 'kv_state', 'cached_result', 'classifier',
+        'setting_definition')),
     keys jsonb not null check (jsonb_typeof(keys) = 'array'),
     primary key (tenant, id)
 );

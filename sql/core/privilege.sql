@@ -59,6 +59,7 @@ grant select on memory_overview, model_usage, confidence_daily, embedding_status
 
 grant select on setting_definition, setting, active_setting to mindful_user, mindful_admin;
 grant insert on setting to mindful_user, mindful_admin;
+grant insert, update (low, high, initial, description, choices, prompt) on setting_definition to mindful_user;
 
 grant execute on all routines in schema mindful, _mindful to mindful_user;
 revoke execute on function key_use(text) from mindful_user;

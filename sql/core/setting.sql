@@ -1,5 +1,5 @@
 create table setting_definition (
-    key text primary key,
+    key text not null,
     type text not null check (type in ('integer', 'number', 'boolean', 'text')),
     low double precision,
     high double precision,
@@ -7,15 +7,25 @@ create table setting_definition (
     initial jsonb not null,
     description text not null,
     choices text[],
-    prompt text
+    prompt text,
+    tenant text not null default '',
+    primary key (tenant, key),
+    check ((tenant <> '') = (key ~ '^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$')),
+    check (tenant = '' or length(key) <= 100 and scopes = '{user,session}'
+        and octet_length(coalesce(prompt, '') || description || initial::text || coalesce(choices::text, '')) <= 16384)
 );
-comment on table setting_definition is 'The settings that exist: type, range, scopes and initial value.';
+comment on table setting_definition is 'The settings that exist: type, range, scopes and initial value. Tenants add their own by setting_define.';
+comment on column setting_definition.key is 'Name of the setting. Those that tenants define have a dot in it, as in app.units.';
+comment on column setting_definition.tenant is 'Tenant that defined the setting; empty for the settings of the extension, which all tenants have.';
 comment on column setting_definition.high is 'Largest number, or for texts the largest number of characters.';
 comment on column setting_definition.choices is 'The allowed texts; NULL: any text.';
 comment on column setting_definition.prompt is
 'Sentence that tells the model the value (%s). The assistant may change only settings with such a sentence, when a message asks for it.';
 alter table setting_definition enable row level security, force row level security;
-create policy read on setting_definition for select using (true);
+create policy read on setting_definition for select using (tenant = any (array['', (select _mindful.tenant())]));
+create policy own on setting_definition using (tenant = (select _mindful.tenant()))
+    with check (tenant = (select _mindful.tenant_claimed()));
+select pg_catalog.pg_extension_config_dump('mindful.setting_definition', 'where tenant <> ''''');
 
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('model_slots', 'integer', 0, 1024, '{global}', '0',
@@ -30,7 +40,7 @@ create table setting (
     id bigint generated always as identity,
     scope text not null check (scope in ('global', 'user', 'session')),
     session_id uuid,
-    key text not null references setting_definition,
+    key text not null,
     value jsonb not null,
     reason text,
     changed_by text not null default current_user,
@@ -74,7 +84,10 @@ begin
             order by array_position(array['session', 'user', 'global'], s.scope)
             limit 1
         ),
-        (select d.initial from mindful.setting_definition d where d.key = setting_get.key)
+        (
+            select d.initial from mindful.setting_definition d
+            where d.key = setting_get.key and d.tenant = any (array['', (select _mindful.tenant())])
+        )
     );
 end
 $$;
@@ -109,6 +122,7 @@ begin
             where s.tenant = '' and s.key = d.key and s.scope = 'global' and s.session_id is null
             order by s.id desc limit 1
         ) of_all on true
+        where d.tenant = any (array['', (select _mindful.tenant())])
     );
 end
 $$;
@@ -123,7 +137,8 @@ declare
     defined mindful.setting_definition;
     found_type text := jsonb_typeof(value);
 begin
-    select d.* into defined from mindful.setting_definition d where d.key = setting_check.key;
+    select d.* into defined from mindful.setting_definition d
+    where d.key = setting_check.key and d.tenant = any (array['', (select _mindful.tenant())]);
     if not found then
         perform _mindful.raise('42704', format('there is no setting %s', coalesce(quote_literal(key), 'null')),
             'Settings are listed in mindful.setting_definition.');
@@ -243,7 +258,99 @@ comment on function setting_reset(text, text, uuid, text) is
 'Takes a setting, or all settings if key is NULL, of one scope back, and returns the number of settings that changed.
 The value of the next wider scope, or the initial value, is in force again. Each reset is a change and can be undone. Errors: 42704 (no such setting or session), 22023 (wrong scope), 42501 (scope global needs mindful_admin). Example: select setting_reset(''chat_memories'');';
 
+create function _mindful.setting_undefined() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    delete from mindful.setting s where s.tenant = old.tenant and s.key = old.key;
+    return null;
+end
+$$;
+comment on function _mindful.setting_undefined() is 'Deletes the values of a deleted setting. It runs within _mindful.deletion_run, with the owner''s rights.';
+create trigger undefined after delete on setting_definition for each row execute function _mindful.setting_undefined();
+
+create function setting_define(
+    key text,
+    type text,
+    description text,
+    initial jsonb default 'null',
+    low double precision default null,
+    high double precision default null,
+    choices text[] default null,
+    prompt text default null
+) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    own_tenant text := _mindful.tenant_required();
+    found_type text;
+begin
+    perform _mindful.writable();
+    if key is null or type is null or description is null or initial is null then
+        perform _mindful.raise('22004', 'key, type, description or initial is null', 'Pass all four. The default of initial is a JSON null.');
+    elsif length(key) > 100 or key !~ '^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$' then
+        perform _mindful.raise('22023', format('key is %L', left(key, 120)), 'Use two lower-case names with a dot between, such as app.units, of at most 100 characters.');
+    elsif type <> all ('{integer,number,boolean,text}') then
+        perform _mindful.raise('22023', format('type is %L', type), 'It must be one of integer, number, boolean, text.');
+    elsif choices is not null and (type <> 'text' or array_ndims(choices) is distinct from 1 or cardinality(choices) > 100
+        or array_position(choices, null) is not null)
+    then
+        perform _mindful.raise('22023', 'choices are not for this setting', 'Pass an array of 1 to 100 texts, for a setting of type text.');
+    elsif prompt is not null and prompt not like '%\%s%' then
+        perform _mindful.raise('22023', 'prompt has no %s', 'Write %s where the value belongs: Use %s units.');
+    elsif octet_length(coalesce(prompt, '') || description || initial::text || coalesce(choices::text, '')) > 16384 then
+        perform _mindful.raise('54000', 'the definition has more than 16384 bytes', 'Shorten its texts.');
+    elsif (
+        select count(*) from (
+            select from mindful.setting_definition d
+            where d.tenant = own_tenant and d.key <> setting_define.key
+            limit 100
+        ) others
+    ) = 100 then
+        perform _mindful.raise('54000', 'the tenant has 100 settings of its own', 'Delete one by setting_undefine(key).');
+    end if;
+    select d.type into found_type from mindful.setting_definition d
+    where d.tenant = own_tenant and d.key = setting_define.key;
+    if found_type <> type then
+        perform _mindful.raise('55000', format('setting %s is of type %s', key, found_type),
+            format('Delete it with its values by setting_undefine(%L) first.', key));
+    end if;
+    insert into mindful.setting_definition as d (tenant, key, type, low, high, scopes, initial, description, choices, prompt)
+    values (own_tenant, key, type, case when type in ('integer', 'number') then coalesce(low, -1e15) end,
+        case when type in ('integer', 'number') then coalesce(high, 1e15) when type = 'text' then least(coalesce(high, 10000), 10000) end,
+        '{user,session}', initial, description, choices, prompt)
+    on conflict on constraint setting_definition_pkey do update
+    set low = excluded.low, high = excluded.high, initial = excluded.initial, description = excluded.description,
+        choices = excluded.choices, prompt = excluded.prompt;
+    perform _mindful.setting_check(key, initial, 'user');
+end
+$$;
+comment on function setting_define(text, text, text, jsonb, double precision, double precision, text[], text) is
+'Defines a setting of the tenant''s own, or defines it anew. key has a dot in it, such as app.units. type is integer, number, boolean or text. low and high bound numbers; high is the largest number of characters of a text (10000). With prompt, a sentence with %s for the value, chats show the setting to the model, and the assistant may change it when a message asks for it. Values that were set stay. Errors: 22004, 22023 (bad argument), 55000 (it has another type), 54000 (more than 100 settings, or too long). Example: select setting_define(''app.units'', ''text'', ''Units of measurement.'', choices => ''{metric,imperial}'', prompt => ''Use %s units.'');';
+
+create function setting_undefine(key text) returns boolean
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    perform _mindful.writable();
+    if not exists (
+        select from mindful.setting_definition d
+        where d.tenant = (select _mindful.tenant()) and d.tenant <> '' and d.key = setting_undefine.key
+    ) then
+        return false;
+    end if;
+    perform _mindful.delete('setting_definition', jsonb_build_array(jsonb_build_object('key', key)));
+    return true;
+end
+$$;
+comment on function setting_undefine(text) is
+'Deletes a setting of the tenant''s own with all its values, and returns whether it existed. Settings of the extension stay.';
+
 create view active_setting with (security_invoker = true) as
 select d.key, mindful.setting_get(d.key) as value, d.initial, d.type, d.low, d.high, d.scopes, d.description, d.choices
-from mindful.setting_definition d;
+from mindful.setting_definition d
+where d.tenant = any (array['', (select _mindful.tenant())]);
 comment on view active_setting is 'The settings that are in force for the caller outside of sessions.';

@@ -8,13 +8,19 @@ create function llm_generate_many(
     stop text[] default '{}',
     truncate boolean default false,
     json_schema jsonb default null,
-    grammar text default null
+    grammar text default null,
+    top_p double precision default 0.95,
+    top_k integer default 40,
+    min_p double precision default 0.05,
+    presence_penalty double precision default 0,
+    frequency_penalty double precision default 0,
+    repeat_penalty double precision default 1
 ) returns text[]
 language plpython3u volatile parallel unsafe security invoker cost 1000000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.batch import llm_generate_many
-return llm_generate_many(prompts, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+return llm_generate_many(prompts, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty)
 $python$;
-comment on function llm_generate_many(text[], text, integer, real, integer, text, text[], boolean, jsonb, text) is
+comment on function llm_generate_many(text[], text, integer, real, integer, text, text[], boolean, jsonb, text, double precision, integer, double precision, double precision, double precision, double precision) is
 'Answers many prompts as llm_generate does, in shared batches, and returns the answers in the order of the prompts. It generates more tokens per second than single calls; a common beginning of the prompts is evaluated once. A NULL element gives NULL, a NULL array gives NULL. The n-th prompt uses the seed plus n - 1. If two tokens are almost equally likely, an answer can differ from that of a single call, because sums are rounded in another order. The call returns when the last answer is complete. Errors as llm_generate; the message has the position of the prompt. Example: select llm_generate_many(''{Name a color.,Name a fruit.}'', max_tokens => 8);';

@@ -13,15 +13,21 @@ create function _mindful.llm_generate_each(
     stop text[],
     truncate boolean,
     json_schema jsonb,
-    grammar text
+    grammar text,
+    top_p double precision,
+    top_k integer,
+    min_p double precision,
+    presence_penalty double precision,
+    frequency_penalty double precision,
+    repeat_penalty double precision
 ) returns table (number integer, result text, error jsonb)
 language plpython3u volatile parallel unsafe security invoker cost 1000000 rows 100
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.each import llm_generate_each
-return llm_generate_each(prompts, on_error, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+return llm_generate_each(prompts, on_error, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty)
 $python$;
-comment on function _mindful.llm_generate_each(text[], text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+comment on function _mindful.llm_generate_each(text[], text, text, integer, real, integer, text, text[], boolean, jsonb, text, double precision, integer, double precision, double precision, double precision, double precision) is
 'Answers many prompts with an error per row; see llm_generate_many with on_error.';
 
 create function llm_generate_many(
@@ -35,13 +41,19 @@ create function llm_generate_many(
     stop text[] default '{}',
     truncate boolean default false,
     json_schema jsonb default null,
-    grammar text default null
+    grammar text default null,
+    top_p double precision default 0.95,
+    top_k integer default 40,
+    min_p double precision default 0.05,
+    presence_penalty double precision default 0,
+    frequency_penalty double precision default 0,
+    repeat_penalty double precision default 1
 ) returns table (number integer, result text, error jsonb)
 language sql volatile parallel unsafe security invoker cost 1000000 rows 100
 begin atomic
-    select e.number, e.result, e.error from _mindful.llm_generate_each(prompts, on_error::text, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar) e;
+    select e.number, e.result, e.error from _mindful.llm_generate_each(prompts, on_error::text, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty) e;
 end;
-comment on function llm_generate_many(text[], error_action, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+comment on function llm_generate_many(text[], error_action, text, integer, real, integer, text, text[], boolean, jsonb, text, double precision, integer, double precision, double precision, double precision, double precision) is
 'Answers many prompts as llm_generate_many does, one row per prompt in their order. number counts from 1. With on_error => ''null'' a prompt that fails gives a NULL result, and error has its sqlstate, message and hint; the others keep their results. With ''raise'' the first failure is an error of the call. A NULL element gives a NULL result without an error. Wrong arguments, a missing model, a server that is down and cancels are always errors of the call. Pass on_error by name. Example: select number, result, error ->> ''message'' from llm_generate_many(''{Name a color.," "}'', max_tokens => 8, on_error => ''null'');';
 
 create function _mindful.llm_extract_each(

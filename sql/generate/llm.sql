@@ -53,16 +53,22 @@ create function llm_generate(
     stop text[] default '{}',
     truncate boolean default false,
     json_schema jsonb default null,
-    grammar text default null
+    grammar text default null,
+    top_p double precision default 0.95,
+    top_k integer default 40,
+    min_p double precision default 0.05,
+    presence_penalty double precision default 0,
+    frequency_penalty double precision default 0,
+    repeat_penalty double precision default 1
 ) returns text
 language plpython3u volatile parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.llm import llm_generate
-return llm_generate(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+return llm_generate(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty)
 $python$;
-comment on function llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
-'Generates an answer to a prompt with a generator (NULL: the default one). A NULL prompt gives NULL. max_tokens (at least 1) is the largest number of generated tokens. temperature is between 0 and 10; 0 always takes the most likely token. seed (at least 0) makes the call repeatable on the same machine; the whole prompt is then evaluated again. Generation ends at any text of stop (at most 64, of at most 256 characters), which is not returned. If truncate is true, a prompt longer than the model''s context is cut at its end, else it is error 54000. With json_schema (see llm_extract) the answer is JSON that fits the schema. The model does not see the schema, so the prompt must describe the data. grammar is in GBNF, the notation of llama.cpp, with a rule root. Errors: 22000 (the answer does not fit json_schema), 22004, 22023 (bad argument, schema or grammar), 42704 (no such model), 54000 (prompt, schema or grammar too large, or answer with json_schema incomplete after max_tokens), 55P03 (no free slot), 57014 (cancelled). Example: select llm_generate(''Answer yes or no: is Rome in Italy?'', grammar => ''root ::= "yes" | "no"'');';
+comment on function llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text, double precision, integer, double precision, double precision, double precision, double precision) is
+'Generates an answer to a prompt with a generator (NULL: the default one). A NULL prompt gives NULL. max_tokens (at least 1) is the largest number of generated tokens. temperature is between 0 and 10; 0 always takes the most likely token. seed (at least 0) makes the call repeatable on the same machine; the whole prompt is then evaluated again. Generation ends at any text of stop (at most 64, of at most 256 characters), which is not returned. If truncate is true, a prompt longer than the model''s context is cut at its end, else it is error 54000. With json_schema (see llm_extract) the answer is JSON that fits the schema. The model does not see the schema, so the prompt must describe the data. grammar is in GBNF, the notation of llama.cpp, with a rule root. top_k 0, top_p 1 and min_p 0 keep all tokens; presence_penalty and frequency_penalty (-2 to 2) and repeat_penalty (0.1 to 10) concern tokens that the answer already has. Errors: 22000 (the answer does not fit json_schema), 22004, 22023 (bad argument, schema or grammar), 42704 (no such model), 54000 (prompt, schema or grammar too large, or answer with json_schema incomplete after max_tokens), 55P03 (no free slot), 57014 (cancelled). Example: select llm_generate(''Answer yes or no: is Rome in Italy?'', grammar => ''root ::= "yes" | "no"'');';
 
 create type generation_detail as (
     text text,
@@ -88,15 +94,21 @@ create function llm_generate_detail(
     stop text[] default '{}',
     truncate boolean default false,
     json_schema jsonb default null,
-    grammar text default null
+    grammar text default null,
+    top_p double precision default 0.95,
+    top_k integer default 40,
+    min_p double precision default 0.05,
+    presence_penalty double precision default 0,
+    frequency_penalty double precision default 0,
+    repeat_penalty double precision default 1
 ) returns generation_detail
 language plpython3u volatile parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.llm import llm_generate_detail
-return llm_generate_detail(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+return llm_generate_detail(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty)
 $python$;
-comment on function llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+comment on function llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text, double precision, integer, double precision, double precision, double precision, double precision) is
 'Generates an answer as llm_generate does, and returns it with its cost and confidence. confidence is exp(mean log-probability of the tokens), in (0, 1]; it is not calibrated. signals has logprob_sum, logprob_mean, logprob_min and logprob_first (nats), entropy_mean and entropy_max (nats), margin_min (difference of the two highest probabilities of a token) and tokens. finish_reason is stop or length. A NULL prompt gives NULLs. Errors as llm_generate. Example: select text, confidence from llm_generate_detail(''Who wrote Hamlet?'');';
 
 create function llm_generate_stream(
@@ -109,15 +121,21 @@ create function llm_generate_stream(
     stop text[] default '{}',
     truncate boolean default false,
     json_schema jsonb default null,
-    grammar text default null
+    grammar text default null,
+    top_p double precision default 0.95,
+    top_k integer default 40,
+    min_p double precision default 0.05,
+    presence_penalty double precision default 0,
+    frequency_penalty double precision default 0,
+    repeat_penalty double precision default 1
 ) returns setof text
 language plpython3u volatile parallel unsafe security invoker cost 100000 rows 100
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.llm import llm_generate_stream
-return llm_generate_stream(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar)
+return llm_generate_stream(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty)
 $python$;
-comment on function llm_generate_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text) is
+comment on function llm_generate_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text, double precision, integer, double precision, double precision, double precision, double precision) is
 'Generates an answer as llm_generate does, and returns it as one row per piece of text. A piece holds whole characters. Call it in the select list and read it through a cursor (psql: \set FETCH_COUNT 1), and each row arrives when it is generated. If the answer does not fit json_schema, the error comes at its end. A NULL prompt gives no rows. Errors as llm_generate. Example: select llm_generate_stream(''Tell me a story.'');';
 
 create function llm_stream(

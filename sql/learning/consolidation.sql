@@ -310,7 +310,7 @@ begin atomic
     with threshold as (
         select pg_catalog.jsonb_object_agg(d.key, mindful.setting_get(d.key)) as t
         from mindful.setting_definition d
-        where d.key like any (array['knowledge\_%', 'wisdom\_%'])
+        where d.tenant = '' and d.key like any (array['knowledge\_%', 'wisdom\_%'])
     ),
     measured as (
         select m.id, m.level, m.confidence, coalesce(a.access_count, 0) as accesses,

@@ -65,7 +65,7 @@ begin
             (select n.value from newest n where n.key = d.key and n.scope = 'user'),
             (select n.value from newest n where n.key = d.key and n.scope = 'global'), d.initial))
         from mindful.setting_definition d
-        where d.key >= 'recall_' and d.key < 'recall`'
+        where d.tenant = '' and d.key >= 'recall_' and d.key < 'recall`'
     );
 end
 $$;

@@ -68,7 +68,7 @@ begin atomic
             order by s.scope desc
             limit 1
         ),
-        (select d.initial from mindful.setting_definition d where d.key = setting_of.key)
+        (select d.initial from mindful.setting_definition d where d.key = setting_of.key and d.tenant = '')
     );
 end;
 comment on function _mindful.setting_of(text, text) is

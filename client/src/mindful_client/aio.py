@@ -190,6 +190,8 @@ class AsyncClient:
     setting_get = _method(calls.setting_get)
     setting_set = _method(calls.setting_set)
     setting_reset = _method(calls.setting_reset)
+    setting_define = _method(calls.setting_define)
+    setting_undefine = _method(calls.setting_undefine)
     setting_undo = _method(calls.setting_undo)
     tool_register = _method(calls.tool_register)
     tool_accept = _method(calls.tool_accept)

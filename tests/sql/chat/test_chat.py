@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import SCRIPTED_GENERATOR, Connect, fails
+from support import SCRIPTED_GENERATOR, Connect, fails, one
 
 
 def start(connection: psycopg.Connection) -> str:
@@ -214,3 +214,19 @@ def test_no_row_is_locked_while_the_model_runs(ana: psycopg.Connection, connect:
         other.execute("select message_insert(%s, 'user', 'while it runs')", (session_id,))
         cursor.fetchall()
     assert [turn[1] for turn in turns(ana, session_id)] == ["user", "user", "assistant"]
+
+
+def test_chats_take_sampling_arguments_and_settings(ana: psycopg.Connection) -> None:
+    """At a high temperature, one candidate a token gives the greedy answer."""
+    question = "Name an animal and tell about it."
+
+    def reply(arguments: str) -> object:
+        return one(ana, f"select llm_chat(%s, max_tokens => 12, memories => 0, {arguments})", question)
+
+    greedy = reply("temperature => 0")
+    assert reply("temperature => 5, seed => 1, top_k => 1") == greedy
+    assert reply("temperature => 5, seed => 1, top_k => 0, top_p => 1, min_p => 0") != greedy
+    ana.execute("select setting_set('chat_top_k', '1'), setting_set('chat_temperature', '5')")
+    assert reply("seed => 1") == greedy
+    with fails("22023"):
+        reply("top_p => 2")

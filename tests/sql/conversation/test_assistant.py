@@ -155,3 +155,32 @@ def test_undo_takes_back_the_newest_change_of_ones_own_only(
     with fails("42501", hint=None):
         ana.execute("select setting_undo(%s)", row)
     assert admin.execute("select setting_undo(%s)", row).fetchone() == (60000,)
+
+
+def test_an_own_setting_is_changed_and_told_where_a_message_asks_for_it(ana: psycopg.Connection) -> None:
+    ana.execute(
+        """select setting_define('app.units', 'text', 'Units.', choices => '{metric,imperial}',
+               prompt => 'Use %s units.')"""
+    )
+    session = chat(ana, "Set your units to metric.")
+    assert told(ana, session) == [("Use metric units.", "setting app.units")]
+    session = chat(ana, "Talk like a pirate.")
+    assert told(ana, session) == [('Answer in this voice and style: "a pirate".', "setting assistant_voice")]
+
+
+@pytest.mark.parametrize("function", ["llm_chat_detail", "llm_chat_stream"])
+def test_a_request_for_an_unknown_setting_is_answered_honestly(
+    ana: psycopg.Connection, function: str
+) -> None:
+    row = ana.execute(
+        f"select string_agg(r::text, '') from {function}('Set your font size to 12.', model => %s) r",
+        (SCRIPTED_GENERATOR,),
+    ).fetchone()
+    assert row is not None
+    assert "I have no setting" in str(row[0])
+    assert "font size" in str(row[0])
+    assert changes(ana) == []
+    stored = ana.execute("select content from memory where role = 'assistant'").fetchone()
+    assert stored is not None
+    assert "I can change these: " in stored[0]
+    assert ana.execute("select count(*) from generation").fetchone() == (0,)

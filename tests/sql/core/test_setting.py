@@ -147,3 +147,65 @@ def test_one_setting_or_all_of_a_scope_are_taken_back(
     assert get(bob, "chat_memories") == 7
     with fails("42704"):
         ana.execute(reset, ("no such",))
+
+
+UNITS = """select setting_define('app.units', 'text', 'Units of measurement.',
+    choices => '{metric,imperial}', prompt => 'Use %s units.')"""
+
+
+def test_a_tenant_defines_settings_of_its_own(ana: psycopg.Connection, bob: psycopg.Connection) -> None:
+    ana.execute(UNITS)
+    ana.execute("select setting_define('app.depth', 'integer', 'Depth.', '3', 1, 9)")
+    assert (get(ana, "app.units"), get(ana, "app.depth")) == (None, 3)
+    ana.execute("select setting_set('app.units', '\"metric\"')")
+    assert (get(ana, "app.units"), get(bob, "app.units")) == ("metric", None)
+    for value in ('"cubits"', "1"):
+        with fails("22023"):
+            ana.execute("select setting_set('app.units', %s)", (value,))
+    with fails("22023"):
+        ana.execute("select setting_set('app.depth', '10')")
+    with fails("42704"):
+        bob.execute("select setting_set('app.units', '\"metric\"')")
+    listed = ana.execute("select key, type, value from active_setting where key like 'app.%' order by key")
+    assert listed.fetchall() == [("app.depth", "integer", 3), ("app.units", "text", "metric")]
+    bob.execute("select setting_define('app.units', 'boolean', 'Another.')")
+    assert bob.execute("select type from active_setting where key like 'app.%'").fetchall() == [("boolean",)]
+
+
+def test_an_own_setting_is_defined_anew_and_deleted_with_its_values(ana: psycopg.Connection) -> None:
+    ana.execute("select setting_define('app.depth', 'integer', 'Depth.', '3', 1, 9)")
+    ana.execute("select setting_set('app.depth', '5')")
+    ana.execute("select setting_define('app.depth', 'integer', 'Depth.', '4', 1, 20)")
+    assert get(ana, "app.depth") == 5
+    with fails("55000"):
+        ana.execute("select setting_define('app.depth', 'text', 'Depth.')")
+    assert ana.execute("select setting_undefine('app.depth')").fetchone() == (True,)
+    assert ana.execute("select setting_undefine('app.depth')").fetchone() == (False,)
+    assert ana.execute("select count(*) from setting").fetchone() == (0,)
+    assert ana.execute("select setting_undefine('chat_memories')").fetchone() == (False,)
+    assert get(ana, "chat_memories") == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sqlstate"),
+    [
+        ("'chat_memories', 'integer', 'No dot.'", "22023"),
+        ("'App.Units', 'text', 'Upper case.'", "22023"),
+        ("'app.units', 'date', 'No such type.'", "22023"),
+        ("'app.units', null, 'No type.'", "22004"),
+        ("'app.units', 'integer', 'Initial.', '\"a\"'", "22023"),
+        ("'app.units', 'integer', 'Choices.', choices => '{a}'", "22023"),
+        ("'app.units', 'text', 'Prompt.', prompt => 'Use units.'", "22023"),
+        ("'app.units', 'text', repeat('a', 20000)", "54000"),
+    ],
+)
+def test_bad_definitions_are_refused(ana: psycopg.Connection, arguments: str, sqlstate: str) -> None:
+    with fails(sqlstate):
+        ana.execute(f"select setting_define({arguments})")
+
+
+def test_a_tenant_has_at_most_100_settings_of_its_own(ana: psycopg.Connection) -> None:
+    ana.execute("select setting_define('app.s' || n, 'text', 'One of many.') from generate_series(1, 100) n")
+    ana.execute("select setting_define('app.s7', 'text', 'The same again.')")
+    with fails("54000"):
+        ana.execute("select setting_define('app.more', 'text', 'One too many.')")

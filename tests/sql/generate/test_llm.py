@@ -210,3 +210,30 @@ def test_an_error_of_a_stream_is_its_message(
     with pytest.raises(psycopg.Error) as caught:
         ana.execute(f"select {call}({arguments})".encode())
     assert re.match(message, caught.value.diag.message_primary or "")
+
+
+def test_sampling_arguments_reach_every_generating_call(ana: psycopg.Connection) -> None:
+    prompt = "Name an animal and tell about it."
+    greedy = one(ana, "select llm_generate(%s, max_tokens => 16)", prompt)
+    for narrow in ("top_k => 1", "top_p => 0", "min_p => 1"):
+        arguments = f"max_tokens => 16, temperature => 5, seed => 1, {narrow}"
+        found = [
+            one(ana, f"select llm_generate(%s, {arguments})", prompt),
+            one(ana, f"select text from llm_generate_detail(%s, {arguments})", prompt),
+            one(ana, f"select string_agg(p, '') from llm_generate_stream(%s, {arguments}) p", prompt),
+            one(ana, f"select llm_generate_many(array[%s], {arguments})", prompt)[0],
+            one(
+                ana,
+                f"select result from llm_generate_many(array[%s], on_error => 'null', {arguments})",
+                prompt,
+            ),
+        ]
+        assert found == [greedy] * 5, narrow
+    plain, penalized = (
+        one(ana, "select llm_generate(%s, max_tokens => 48, repeat_penalty => %s)", prompt, penalty)
+        for penalty in (1, 10)
+    )
+    assert plain != penalized
+    for wrong in ("top_p => 1.1", "top_k => -1", "min_p => null", "repeat_penalty => 0"):
+        with fails("22004" if "null" in wrong else "22023"):
+            ana.execute(f"select llm_generate('Hi', {wrong})")

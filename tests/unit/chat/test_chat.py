@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mindful.chat.chat import Chat
+from mindful.chat.chat import Arguments, Chat
 from mindful.confidence.action import Settings
 from mindful.conversation.lesson import is_repeated, learned
 from mindful.conversation.prompt import with_notes
@@ -136,7 +136,9 @@ def chat_of(
     max_tokens: int = 16,
     memories: int = 3,
 ) -> Chat:
-    return Chat(db, message, session_id, None, max_tokens, 0.0, None, memories)
+    drawing = (0.95, 40, 0.05, 0.0, 0.0, 1.0)
+    given = Arguments(session_id, None, max_tokens, 0.0, None, memories, *drawing)
+    return Chat(db, message, given)
 
 
 def shown(conversation: Chat) -> list[tuple[str, str]]:

@@ -19,7 +19,23 @@ def many(
     db.answers["insert into mindful.generation"] = lambda rows: [
         {"id": at} for at, _ in enumerate(json.loads(rows))
     ]
-    arguments: tuple[Any, ...] = (None, 16, 0.0, seed, None, [], False, None, None)
+    arguments: tuple[Any, ...] = (
+        None,
+        16,
+        0.0,
+        seed,
+        None,
+        [],
+        False,
+        None,
+        None,
+        0.95,
+        40,
+        0.05,
+        0.0,
+        0.0,
+        1.0,
+    )
     found: list[str | None] | None = wrapped(batch.llm_generate_many)(db, prompts, *arguments)
     return found
 

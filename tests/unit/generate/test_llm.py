@@ -18,7 +18,7 @@ from mindful.core.errors import (
     UndefinedObjectError,
 )
 from mindful.core.ports import Completion
-from mindful.generate import call, llm
+from mindful.generate import call, llm, sampling
 from mindful.models import runtime
 from unit.fakes import Answer, FakeDatabase
 
@@ -52,6 +52,12 @@ def generate(db: FakeDatabase, prompt: str | None, **changed: Any) -> dict[str, 
         "truncate": False,
         "json_schema": None,
         "grammar": None,
+        "top_p": 0.95,
+        "top_k": 40,
+        "min_p": 0.05,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "repeat_penalty": 1.0,
     }
     detail: dict[str, Any] | None = wrapped(llm.llm_generate_detail)(
         db, prompt, *call.Arguments(**arguments | changed)
@@ -114,13 +120,13 @@ def test_the_highest_quarter_of_entropies_is_averaged() -> None:
 )
 def test_sampling_that_makes_no_sense_is_refused(changed: dict[str, Any], error: type[MindfulError]) -> None:
     with pytest.raises(error) as caught:
-        call.sampling_of(**{"max_tokens": 16, "temperature": 0.0, "seed": None} | changed)
+        sampling.sampling_of(**{"max_tokens": 16, "temperature": 0.0, "seed": None} | changed)
     assert caught.value.hint
 
 
 def test_null_and_empty_stop_strings_are_left_out() -> None:
-    assert call.sampling_of(1, 0.0, 0, None).stop == ()
-    assert call.sampling_of(1, 0.0, 0, ["", "END"]).stop == ("END",)
+    assert sampling.sampling_of(1, 0.0, 0, None).stop == ()
+    assert sampling.sampling_of(1, 0.0, 0, ["", "END"]).stop == ("END",)
 
 
 def test_a_call_is_logged_with_what_it_cost() -> None:

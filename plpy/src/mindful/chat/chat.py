@@ -6,8 +6,8 @@ import contextlib
 import dataclasses
 import json
 import uuid
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from mindful.confidence import action
 from mindful.confidence.action import Trail
@@ -21,58 +21,62 @@ from mindful.conversation.state import ConversationState
 from mindful.conversation.tool import Toolbox
 from mindful.core.entry import writing_function
 from mindful.core.errors import InvalidParameterError
-from mindful.core.ports import Database
-from mindful.generate.call import BLANK, Call, sampling_of, tokens_of
+from mindful.core.ports import Database, Sampling
+from mindful.generate.call import BLANK, Call, tokens_of
+from mindful.generate.sampling import Drawing, sampling_of
 from mindful.models import runtime
 
 _SILENCE = "..."
 """The reply where the model has nothing but an end token to say: that is a turn too."""
 
 
+class Arguments(NamedTuple):
+    """How a message is answered: the arguments of llm_chat after the message, in their order."""
+
+    session_id: str | None
+    model: str | None
+    max_tokens: int | None
+    temperature: float | None
+    seed: int | None
+    memories: int | None
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    repeat_penalty: float | None
+
+    def sampling(self, settings: Mapping[str, Any]) -> Sampling:
+        """Check the sampling arguments and return them; the settings chat_... replace those that are NULL."""
+
+        def value(name: str) -> Any:
+            passed = getattr(self, name)
+            return settings[f"chat_{name}"] if passed is None else passed
+
+        sampling = sampling_of(self.max_tokens, value("temperature"), self.seed)
+        return Drawing(*map(value, Drawing._fields)).of(sampling)
+
+
+# `arguments` are the fields of Arguments. The SQL functions name them, with their defaults.
+
+
 @writing_function
-def llm_chat(
-    db: Database,
-    message: str | None,
-    session_id: str | None,
-    model: str | None,
-    max_tokens: int | None,
-    temperature: float | None,
-    seed: int | None,
-    memories: int | None,
-) -> str:
+def llm_chat(db: Database, message: str | None, *arguments: Any) -> str:
     """Answer a message."""
-    return Chat(db, message, session_id, model, max_tokens, temperature, seed, memories).answer()
+    return Chat(db, message, Arguments(*arguments)).answer()
 
 
 @writing_function
-def llm_chat_detail(
-    db: Database,
-    message: str | None,
-    session_id: str | None,
-    model: str | None,
-    max_tokens: int | None,
-    temperature: float | None,
-    seed: int | None,
-    memories: int | None,
-) -> dict[str, Any]:
+def llm_chat_detail(db: Database, message: str | None, *arguments: Any) -> dict[str, Any]:
     """Answer a message, and tell where the reply is, what it rests on, what it cost and how sure it is."""
-    chat = Chat(db, message, session_id, model, max_tokens, temperature, seed, memories)
+    chat = Chat(db, message, Arguments(*arguments))
     return {"reply": chat.answer()} | chat.outcome()
 
 
 @writing_function
-def llm_chat_stream(
-    db: Database,
-    message: str | None,
-    session_id: str | None,
-    model: str | None,
-    max_tokens: int | None,
-    temperature: float | None,
-    seed: int | None,
-    memories: int | None,
-) -> Iterator[str]:
+def llm_chat_stream(db: Database, message: str | None, *arguments: Any) -> Iterator[str]:
     """Answer a message piece by piece."""
-    yield from Chat(db, message, session_id, model, max_tokens, temperature, seed, memories).stream()
+    yield from Chat(db, message, Arguments(*arguments)).stream()
 
 
 class Chat:
@@ -86,26 +90,19 @@ class Chat:
         self,
         db: Database,
         message: str | None,
-        session_id: str | None,
-        model: str | None,
-        max_tokens: int | None,
-        temperature: float | None,
-        seed: int | None,
-        memories: int | None,
+        given: Arguments,
     ) -> None:
         self._db = db
-        self._spec, self._generator = runtime.generator(db, model)
-        reading = read(db, session_id, TURNS, self._spec.name, message)
+        self._spec, self._generator = runtime.generator(db, given.model)
+        reading = read(db, given.session_id, TURNS, self._spec.name, message)
         self._settings = reading.settings
-        if temperature is None:
-            temperature = reading.settings["chat_temperature"]
-        self._sampling = sampling_of(max_tokens, temperature, seed)
+        self._sampling = given.sampling(reading.settings)
         tools = Toolbox(db, self._spec, self._generator, reading.settings)
         self.context = compose(
-            db, self._spec, self._generator, reading, message, self._sampling, memories, tools
+            db, self._spec, self._generator, reading, message, self._sampling, given.memories, tools
         )
-        self.session_id = session_id or str(uuid.uuid4())
-        self._is_new = session_id is None
+        self.session_id = given.session_id or str(uuid.uuid4())
+        self._is_new = given.session_id is None
         self._new_message = message
         self._tokens = tokens_of(self._generator, self.context.messages())
         self._call = Call(self._spec, self._generator, self._tokens, self._sampling)
@@ -159,9 +156,9 @@ class Chat:
         }
 
     def _is_unknown(self) -> bool:
-        """Return whether the message asks for something that only memories can answer, and none does."""
+        """Return whether the message is answered without the model: no memory answers it, or no setting fits it."""
         found = self.context.bearing
-        return found is not None and is_unknown(self._db, found)
+        return self.context.reply is not None or (found is not None and is_unknown(self._db, found))
 
     def _is_invented(self, reply: str) -> bool:
         """Return whether a reply to such a message has a name or a number of its own."""

@@ -175,10 +175,13 @@ def _let_pass(decision: Decision, least: float) -> None:
 
 
 def without_answer(db: Database, wanted: Settings, call: Call, context: Context, sampling: Sampling) -> Trail:
-    """Say that the answer is unknown, without asking the model: nothing recalled answers the message."""
+    """Reply without asking the model: nothing recalled answers the message, or it asks for an unknown setting."""
     decision = Decision(call.spec.name, bool(context.notes), {}, action="abstain")
-    decision.reason = "no memory answers the question (setting chat_unknown)"
-    return Trail(db, wanted, sampling, Attempt(call, context, context.unknown(), decision))
+    if context.reply is None:
+        decision.reason = "no memory answers the question (setting chat_unknown)"
+    else:
+        decision.reason = "the message asks to change what the assistant cannot (setting assistant_changes)"
+    return Trail(db, wanted, sampling, Attempt(call, context, context.reply or context.unknown(), decision))
 
 
 def _retrieve(trail: Trail) -> None:

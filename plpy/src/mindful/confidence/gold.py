@@ -16,7 +16,8 @@ from mindful.conversation.reading import read
 from mindful.core.entry import writing_function
 from mindful.core.errors import InvalidParameterError, MindfulError, NotReadyError, NullValueError
 from mindful.core.ports import Database, Generator, ModelSpec, Sampling
-from mindful.generate.call import BLANK, Call, sampling_of, tokens_of
+from mindful.generate.call import BLANK, Call, tokens_of
+from mindful.generate.sampling import sampling_of
 from mindful.models import runtime
 
 _GRADER_VERSION = 1

@@ -18,7 +18,7 @@ from mindful.core.entry import writing_function
 from mindful.core.errors import InvalidParameterError, NotReadyError, NullValueError
 from mindful.core.ports import Database, Row
 from mindful.core.setting import settings_get
-from mindful.generate.call import sampling_of
+from mindful.generate.sampling import sampling_of
 
 _LEVEL = 0.1
 

@@ -48,6 +48,7 @@ _NAME = r"(?P<name>(?:(?:Mr|Mrs|Ms|Dr|Prof)\.? )?[^\W\d_][\w'-]*(?: (?!any)[^\W\
 _ANSWER = r"(?:answers?|repl(?:y|ies)|responses?)"
 _SPEAK = r"(?:speak|talk|write|answer|reply|respond|sound)"
 _TONE = r"(?P<tone>formal|informal|casual|friendly|friendlier|warm|neutral)"
+_STYLE = r"[^\W_][\w' -]{1,60}"
 _RULES: tuple[tuple[str, Short], ...] = tuple(
     (key, Short(pattern, _LONGEST, flags))
     for key, pattern, flags in (
@@ -81,6 +82,18 @@ _RULES: tuple[tuple[str, Short], ...] = tuple(
             IGNORECASE,
         ),
         (
+            "assistant_voice",
+            rf"{_SPEAK}(?: to me)? (?:like (?P<voice>an? {_STYLE})|"
+            rf"in the (?:style|voice|manner) of (?P<voice2>{_STYLE}))",
+            IGNORECASE,
+        ),
+        (
+            "assistant_voice",
+            rf"(?P<stop>(?:stop (?:speaking|talking|writing|answering|replying|responding)"
+            rf"|(?:don't|do not) {_SPEAK}) (?:like an? |in the (?:style|voice|manner) of ){_STYLE})",
+            IGNORECASE,
+        ),
+        (
             "answer_length",
             rf"(?:keep|make) (?:it|your {_ANSWER}) (?P<short>short|brief|concise|shorter|short and simple)|"
             rf"(?:be|{_SPEAK})(?: more)? (?P<short2>brief|concise|succinct|briefly|concisely)|"
@@ -102,7 +115,7 @@ class Change:
     """A setting to be changed because a message asked for it; value None takes it back."""
 
     key: str
-    value: str | None
+    value: str | float | None
     scope: str
     reason: str
 
@@ -122,11 +135,6 @@ def requested(message: str) -> list[Change]:
     return [change for change in changes.values() if nothing_else or _LASTING.search(change.reason)]
 
 
-def wanted(settings: Mapping[str, Any], message: str) -> list[Change]:
-    """Find what a message asks to be changed, where the assistant may do so."""
-    return requested(message) if settings["assistant_changes"] else []
-
-
 def prompt(
     settings: Mapping[str, Any], prompts: Mapping[str, Row], changes: Sequence[Change]
 ) -> Iterator[tuple[str, str]]:
@@ -138,7 +146,7 @@ def prompt(
     for key, sentence in prompts.items():
         value = changed.get(key, settings[key])
         if value is not None:
-            written = json.dumps(value, ensure_ascii=False) if sentence["quoted"] else str(value)
+            written = str(value) if sentence["choices"] else json.dumps(value, ensure_ascii=False)
             yield key, sentence["text"].replace("%s", written)
 
 
@@ -152,13 +160,19 @@ def apply(db: Database, session_id: str, message_id: int, changes: Sequence[Chan
         )
 
 
-def _change(sentence: str) -> Change | None:
+def core_of(sentence: str) -> tuple[str, bool]:
+    """Return a request without courtesies, and whether it is to last; no request gives an empty text."""
     lasting = bool(_LASTING.search(sentence))
     core = _SESSION.sub("", _LASTING.sub("", sentence.replace("\u2019", "'"))).rstrip(" .!,").strip()
     if core.endswith("?"):  # "Can you speak formally?" asks for it, "Do you speak Spanish?" asks something
         core = core.rstrip("?") if _ASKED.match(core) else ""
     while (rest := _COURTESY.sub("", core).strip()) != core:
         core = rest
+    return core, lasting
+
+
+def _change(sentence: str) -> Change | None:
+    core, lasting = core_of(sentence)
     for key, rule in _RULES:
         if (found := rule.fullmatch(core)) and (value := _value(key, found)) is not None:
             scope = "user" if lasting or key == "user_name" else "session"
@@ -179,6 +193,8 @@ def _value(key: str, found: Found) -> str | None:
         tone = parts["tone"].lower()
         tone = _TONES.get(tone, tone)
         return _OPPOSITES.get(tone, "neutral") if parts.get("much", "").lower() == "less" else tone
+    if key == "assistant_voice":
+        return parts.get("voice") or parts["voice2"]
     if key == "answer_language":
         return parts["language"].title()
     return "short" if any(name.startswith("short") for name in parts) else "long"

@@ -15,7 +15,7 @@ from mindful.core.entry import sql_function
 from mindful.core.errors import InvalidParameterError
 from mindful.core.ports import Database, Piece, Sampling
 from mindful.generate.call import Call, check_fits, constrained, seed_of
-from mindful.generate.sampling import full_sampling_of, within
+from mindful.generate.sampling import Drawing, full_sampling_of, within
 from mindful.models import runtime
 
 _MOST_CHOICES = 32
@@ -49,10 +49,14 @@ class Arguments(NamedTuple):
         return full_sampling_of(
             self.max_tokens,
             self.temperature,
-            self.top_p,
-            self.top_k,
-            self.min_p,
-            (self.presence_penalty, self.frequency_penalty, self.repeat_penalty),
+            Drawing(
+                self.top_p,
+                self.top_k,
+                self.min_p,
+                self.presence_penalty,
+                self.frequency_penalty,
+                self.repeat_penalty,
+            ),
             self.logit_bias,
             self.stop,
             self.seed,

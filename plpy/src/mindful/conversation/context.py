@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
-from mindful.conversation import assistant, bearing, clarification
+from mindful.conversation import assistant, bearing, clarification, named
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.clarification import Clarified
 from mindful.conversation.lesson import Lesson, lessons
@@ -17,7 +17,8 @@ from mindful.conversation.window import cost, first, fitting, from_user, turn_of
 from mindful.core.entry import sql_function
 from mindful.core.errors import InvalidParameterError, NotReadyError, NullValueError
 from mindful.core.ports import Database, Generator, ModelSpec, Row, Sampling
-from mindful.generate.call import SYSTEM_PROMPT, sampling_of, tokens_of
+from mindful.generate.call import SYSTEM_PROMPT, tokens_of
+from mindful.generate.sampling import sampling_of
 from mindful.models import runtime
 
 _RELEVANT = 0.6
@@ -126,7 +127,7 @@ class _Composer:
         system, turns, reply_to = self.system_prompt(), self._reading.turns, None
         if message is None:
             message, reply_to, turns = self._pending(turns)
-        changes = assistant.wanted(self._reading.settings, message)
+        changes, reply = named.wanted(self._reading.settings, self._reading.prompts, message)
         clarified = self._clarified(turns, message)
         if clarified is not None:
             message = clarified.message or message
@@ -169,6 +170,7 @@ class _Composer:
             self._lessons,
             with_example,
             self._bearing if is_plain and self._reading.settings["chat_unknown"] else None,
+            reply,
         )
 
     def _around(self, layout: str, with_example: bool) -> int:

@@ -68,6 +68,8 @@ class Context:
     """Whether an example comes before a message with memories."""
     bearing: Bearing | None = None
     """How memories bear on the message, if the prompt has nothing else that may answer it."""
+    reply: str | None = None
+    """The reply to a message that asks for a setting that does not exist. The model is not asked."""
 
     def unknown(self) -> str:
         """Return the statement that the answer is unknown, with the nearest of the memories shown."""

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mindful.core.errors import ContextLengthError, DataError, InvalidParameterError, NullValueError
+from mindful.core.errors import ContextLengthError, DataError, InvalidParameterError
 from mindful.core.ports import Completion, Database, Generator, Message, ModelSpec, Piece, Sampling
 from mindful.core.slot import Turn
 from mindful.generate.loop import LoopWatch
+from mindful.generate.sampling import Drawing, sampling_of
 from mindful.models import runtime
 from mindful.models.standby import whole
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 LONGEST_TEXT = 1 << 18
 """Bytes, the same limit as for a memory."""
-_MOST_STOPS, _LONGEST_STOP = 64, 256
-"""Limits, because every token is compared with all stop strings."""
 BLANK = " \t\n\r"
 """Characters that are ignored when a text is tested for emptiness. SQL functions ignore the same."""
 
@@ -257,31 +256,6 @@ def signals(completion: Completion) -> dict[str, float]:
     return {name: round(value, 6) for name, value in values.items()}
 
 
-def sampling_of(
-    max_tokens: int | None, temperature: float | None, seed: int | None, stop: Sequence[str] | None = ()
-) -> Sampling:
-    """Check the sampling arguments and return them as a Sampling."""
-    if max_tokens is None or temperature is None:
-        raise NullValueError("max_tokens or temperature is null", "Leave them out to use the defaults.")
-    if max_tokens < 1:
-        raise InvalidParameterError(f"max_tokens is {max_tokens}", "It must be at least 1.")
-    if not 0 <= temperature <= 10:
-        raise InvalidParameterError(f"temperature is {temperature}", "It must be between 0 and 10.")
-    if seed is not None and seed < 0:
-        raise InvalidParameterError(f"seed is {seed}", "It must be at least 0.")
-    if not all(isinstance(text, str) for text in filter(None, stop or ())):
-        raise InvalidParameterError(
-            "stop has more than one dimension", "Pass a one-dimensional array of texts."
-        )
-    stops = tuple(filter(None, stop or ()))
-    if len(stops) > _MOST_STOPS or any(len(text) > _LONGEST_STOP for text in stops):
-        raise ContextLengthError(
-            f"stop has more than {_MOST_STOPS} texts, or a text of more than {_LONGEST_STOP} characters",
-            "Pass fewer or shorter texts.",
-        )
-    return Sampling(max_tokens, temperature, seed, stops)
-
-
 class Arguments(NamedTuple):
     """How a prompt is answered: the arguments of the generating SQL functions after the prompt, in their order."""
 
@@ -294,12 +268,29 @@ class Arguments(NamedTuple):
     truncate: bool | None
     json_schema: str | None
     grammar: str | None
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    repeat_penalty: float | None
+
+    def sampling(self) -> Sampling:
+        """Check the sampling arguments and return them."""
+        sampling = sampling_of(self.max_tokens, self.temperature, self.seed, self.stop)
+        return Drawing(
+            self.top_p,
+            self.top_k,
+            self.min_p,
+            self.presence_penalty,
+            self.frequency_penalty,
+            self.repeat_penalty,
+        ).of(sampling)
 
 
 def call_of(db: Database, prompt: str, given: Arguments) -> Call:
     """Check the arguments of a generating function and make its call."""
-    sampling = sampling_of(given.max_tokens, given.temperature, given.seed, given.stop)
-    sampling, schema = constrained(db, sampling, given.json_schema, given.grammar)
+    sampling, schema = constrained(db, given.sampling(), given.json_schema, given.grammar)
     if not prompt.strip(BLANK):
         raise InvalidParameterError("prompt is empty", "Pass a text with at least one visible character.")
     check_length("prompt", prompt)

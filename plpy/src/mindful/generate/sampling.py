@@ -5,41 +5,80 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from mindful.core.errors import InvalidParameterError, NullValueError
+from mindful.core.errors import ContextLengthError, InvalidParameterError, NullValueError
 from mindful.core.ports import Penalties, Sampling
-from mindful.generate.call import sampling_of
 
+_MOST_STOPS, _LONGEST_STOP = 64, 256
+"""Limits, because every token is compared with all stop strings."""
 _ALL = 1 << 30
 """max_tokens for an answer that only the context limits."""
+
+
+class Drawing(NamedTuple):
+    """How tokens are drawn at a temperature above 0, and what repeated tokens lose: arguments of SQL functions."""
+
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    repeat_penalty: float | None
+
+    def of(self, sampling: Sampling) -> Sampling:
+        """Check the arguments and return the sampling with them."""
+        return replace(
+            sampling,
+            top_p=within("top_p", self.top_p, 0, 1),
+            top_k=int(within("top_k", self.top_k, 0, 1 << 30)),
+            min_p=within("min_p", self.min_p, 0, 1),
+            penalties=Penalties(
+                within("presence_penalty", self.presence_penalty, -2, 2),
+                within("frequency_penalty", self.frequency_penalty, -2, 2),
+                within("repeat_penalty", self.repeat_penalty, 0.1, 10),
+            ),
+        )
+
+
+def sampling_of(
+    max_tokens: int | None, temperature: float | None, seed: int | None, stop: Sequence[str] | None = ()
+) -> Sampling:
+    """Check the sampling arguments and return them as a Sampling."""
+    if max_tokens is None or temperature is None:
+        raise NullValueError("max_tokens or temperature is null", "Leave them out to use the defaults.")
+    if max_tokens < 1:
+        raise InvalidParameterError(f"max_tokens is {max_tokens}", "It must be at least 1.")
+    if not 0 <= temperature <= 10:
+        raise InvalidParameterError(f"temperature is {temperature}", "It must be between 0 and 10.")
+    if seed is not None and seed < 0:
+        raise InvalidParameterError(f"seed is {seed}", "It must be at least 0.")
+    if not all(isinstance(text, str) for text in filter(None, stop or ())):
+        raise InvalidParameterError(
+            "stop has more than one dimension", "Pass a one-dimensional array of texts."
+        )
+    stops = tuple(filter(None, stop or ()))
+    if len(stops) > _MOST_STOPS or any(len(text) > _LONGEST_STOP for text in stops):
+        raise ContextLengthError(
+            f"stop has more than {_MOST_STOPS} texts, or a text of more than {_LONGEST_STOP} characters",
+            "Pass fewer or shorter texts.",
+        )
+    return Sampling(max_tokens, temperature, seed, stops)
 
 
 def full_sampling_of(
     max_tokens: int | None,
     temperature: float | None,
-    top_p: float | None,
-    top_k: int | None,
-    min_p: float | None,
-    penalties: tuple[float | None, float | None, float | None],
+    drawing: Drawing,
     logit_bias: str | None,
     stop: Sequence[str] | None,
     seed: int | None,
     top_logprobs: int | None,
 ) -> Sampling:
-    """Check all sampling arguments and return them. penalties are presence, frequency and repetition."""
+    """Check all sampling arguments and return them."""
     sampling = sampling_of(_ALL if max_tokens == -1 else max_tokens, temperature, seed, stop)
-    presence, frequency, repeat = penalties
     return replace(
-        sampling,
-        top_p=within("top_p", top_p, 0, 1),
-        top_k=int(within("top_k", top_k, 0, 1 << 30)),
-        min_p=within("min_p", min_p, 0, 1),
-        penalties=Penalties(
-            within("presence_penalty", presence, -2, 2),
-            within("frequency_penalty", frequency, -2, 2),
-            within("repeat_penalty", repeat, 0.1, 10),
-        ),
+        drawing.of(sampling),
         biases=_biases(logit_bias),
         alternatives=None if top_logprobs is None else int(within("top_logprobs", top_logprobs, 0, 20)),
     )

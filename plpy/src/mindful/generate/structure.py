@@ -9,7 +9,8 @@ from mindful.core.errors import InvalidParameterError, NullValueError
 from mindful.core.ports import Database, Message, Sampling
 from mindful.generate import cache as cached
 from mindful.generate.batch import answer_texts
-from mindful.generate.call import BLANK, Call, check_length, sampling_of, tokens_of
+from mindful.generate.call import BLANK, Call, check_length, tokens_of
+from mindful.generate.sampling import sampling_of
 from mindful.generate.schema import Schema, schema_of
 from mindful.models import runtime
 

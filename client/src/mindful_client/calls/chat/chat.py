@@ -19,6 +19,12 @@ def llm_chat(
     temperature: float = DEFAULT,
     seed: int | None = DEFAULT,
     memories: int = DEFAULT,
+    top_p: float = DEFAULT,
+    top_k: int = DEFAULT,
+    min_p: float = DEFAULT,
+    presence_penalty: float = DEFAULT,
+    frequency_penalty: float = DEFAULT,
+    repeat_penalty: float = DEFAULT,
 ) -> Call[str]:
     """Answer a message and store both turns, in one transaction; without a session, in a new one.
 
@@ -37,6 +43,12 @@ def llm_chat_detail(
     temperature: float = DEFAULT,
     seed: int | None = DEFAULT,
     memories: int = DEFAULT,
+    top_p: float = DEFAULT,
+    top_k: int = DEFAULT,
+    min_p: float = DEFAULT,
+    presence_penalty: float = DEFAULT,
+    frequency_penalty: float = DEFAULT,
+    repeat_penalty: float = DEFAULT,
 ) -> Call[ChatDetail]:
     """Do as llm_chat, and tell where the reply is, what it rests on, what it cost and how sure the model was.
 
@@ -54,6 +66,12 @@ def llm_chat_stream(
     temperature: float = DEFAULT,
     seed: int | None = DEFAULT,
     memories: int = DEFAULT,
+    top_p: float = DEFAULT,
+    top_k: int = DEFAULT,
+    min_p: float = DEFAULT,
+    presence_penalty: float = DEFAULT,
+    frequency_penalty: float = DEFAULT,
+    repeat_penalty: float = DEFAULT,
 ) -> Stream[str]:
     """Do as llm_chat, piece by piece, as the pieces are made; both turns are stored after the last.
 
@@ -71,6 +89,12 @@ def chat(
     temperature: float = DEFAULT,
     seed: int | None = DEFAULT,
     memories: int = DEFAULT,
+    top_p: float = DEFAULT,
+    top_k: int = DEFAULT,
+    min_p: float = DEFAULT,
+    presence_penalty: float = DEFAULT,
+    frequency_penalty: float = DEFAULT,
+    repeat_penalty: float = DEFAULT,
 ) -> Call[ChatDetail]:
     """Commit a message, then answer it: whatever becomes of the answer, the message is kept.
 
@@ -86,6 +110,12 @@ def chat(
         temperature=temperature,
         seed=seed,
         memories=memories,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
+        repeat_penalty=repeat_penalty,
     )
     return replace(answer, before=message_insert(session_id, "user", message))
 
@@ -99,6 +129,12 @@ def chat_stream(
     temperature: float = DEFAULT,
     seed: int | None = DEFAULT,
     memories: int = DEFAULT,
+    top_p: float = DEFAULT,
+    top_k: int = DEFAULT,
+    min_p: float = DEFAULT,
+    presence_penalty: float = DEFAULT,
+    frequency_penalty: float = DEFAULT,
+    repeat_penalty: float = DEFAULT,
 ) -> Stream[str]:
     """Do as chat, piece by piece: the message is committed when the first piece is asked for.
 
@@ -112,5 +148,11 @@ def chat_stream(
         temperature=temperature,
         seed=seed,
         memories=memories,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
+        repeat_penalty=repeat_penalty,
     )
     return replace(answer, before=message_insert(session_id, "user", message))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -43,6 +44,29 @@ def setting_reset(
     Raises NotFoundError (no such setting or session), InvalidInputError (scope), NotAllowedError.
     """
     return scalar("setting_reset", locals())
+
+
+def setting_define(
+    key: str,
+    type: str,
+    description: str,
+    *,
+    initial: Any = DEFAULT,
+    low: float | None = DEFAULT,
+    high: float | None = DEFAULT,
+    choices: Sequence[str] | None = DEFAULT,
+    prompt: str | None = DEFAULT,
+) -> Call[None]:
+    """Define a setting of the caller's own, such as app.units, of type integer, number, boolean or text.
+
+    Raises InvalidInputError, NotReadyError (it has another type).
+    """
+    return scalar("setting_define", locals())
+
+
+def setting_undefine(key: str) -> Call[bool]:
+    """Delete a setting of the caller's own with its values, and return whether it existed."""
+    return scalar("setting_undefine", locals())
 
 
 def setting_undo(change_id: int) -> Call[Any]:

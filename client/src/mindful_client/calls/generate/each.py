@@ -26,6 +26,12 @@ def llm_generate_each(
     truncate: bool = DEFAULT,
     json_schema: Json | None = DEFAULT,
     grammar: str | None = DEFAULT,
+    top_p: float = DEFAULT,
+    top_k: int = DEFAULT,
+    min_p: float = DEFAULT,
+    presence_penalty: float = DEFAULT,
+    frequency_penalty: float = DEFAULT,
+    repeat_penalty: float = DEFAULT,
 ) -> Call[list[Outcome[str]]]:
     """Answer prompts as llm_generate_many, with the errors of each."""
     return outcomes("llm_generate_many", locals())

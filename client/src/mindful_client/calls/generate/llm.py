@@ -33,6 +33,12 @@ def llm_generate(
     truncate: bool = DEFAULT,
     json_schema: Json | None = DEFAULT,
     grammar: str | None = DEFAULT,
+    top_p: float = DEFAULT,
+    top_k: int = DEFAULT,
+    min_p: float = DEFAULT,
+    presence_penalty: float = DEFAULT,
+    frequency_penalty: float = DEFAULT,
+    repeat_penalty: float = DEFAULT,
 ) -> Call[str | None]:
     """Answer a prompt; None gives None.
 
@@ -53,6 +59,12 @@ def llm_generate_detail(
     truncate: bool = DEFAULT,
     json_schema: Json | None = DEFAULT,
     grammar: str | None = DEFAULT,
+    top_p: float = DEFAULT,
+    top_k: int = DEFAULT,
+    min_p: float = DEFAULT,
+    presence_penalty: float = DEFAULT,
+    frequency_penalty: float = DEFAULT,
+    repeat_penalty: float = DEFAULT,
 ) -> Call[GenerationDetail | None]:
     """Answer a prompt, and return the answer with its cost and confidence; None gives None.
 
@@ -73,6 +85,12 @@ def llm_generate_stream(
     truncate: bool = DEFAULT,
     json_schema: Json | None = DEFAULT,
     grammar: str | None = DEFAULT,
+    top_p: float = DEFAULT,
+    top_k: int = DEFAULT,
+    min_p: float = DEFAULT,
+    presence_penalty: float = DEFAULT,
+    frequency_penalty: float = DEFAULT,
+    repeat_penalty: float = DEFAULT,
 ) -> Stream[str]:
     """Answer a prompt piece by piece; None gives no pieces.
 
@@ -167,6 +185,12 @@ def llm_generate_many(
     truncate: bool = DEFAULT,
     json_schema: Json | None = DEFAULT,
     grammar: str | None = DEFAULT,
+    top_p: float = DEFAULT,
+    top_k: int = DEFAULT,
+    min_p: float = DEFAULT,
+    presence_penalty: float = DEFAULT,
+    frequency_penalty: float = DEFAULT,
+    repeat_penalty: float = DEFAULT,
 ) -> Call[list[str | None] | None]:
     """Answer prompts in shared batches, in their order; None gives None. It is faster than single calls.
 
