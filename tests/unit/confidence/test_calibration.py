@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mindful.confidence.calibration import _parts, calibrate
+from mindful.confidence.calibration import calibrate
+from mindful.confidence.trial import parts
 from mindful.confidence.tune import Knob, Trial, Tuning, _tuned
 from mindful.core.errors import NotReadyError
 from mindful.core.ports import Row
@@ -38,7 +39,7 @@ def labels(count: int, slope: float = 3.0, first: int = 0, **changed: Any) -> li
 
 def fitting(row: Row) -> bool:
     """Tell whether a label belongs to the fit."""
-    return bool(_parts([row], "source")[0])
+    return bool(parts([row], "source")[0])
 
 
 NEVER = dict.fromkeys(
