@@ -62,6 +62,7 @@ grant insert on setting to mindful_user, mindful_admin;
 grant insert, update (low, high, initial, description, choices, prompt) on setting_definition to mindful_user;
 
 grant execute on all routines in schema mindful, _mindful to mindful_user;
+revoke execute on procedure model_calibrate(text, jsonb, integer) from mindful_user;
 revoke execute on function key_use(text) from mindful_user;
 grant execute on function key_use(text) to mindful_application;
 revoke execute on function
@@ -87,6 +88,7 @@ revoke execute on function
     embedding_replica_set(boolean),
     _mindful.embedding_count_all(),
     slot_status(),
+    _mindful.model_calibrate_some(text, jsonb, integer, integer),
     _mindful.update_grant(regclass),
     _mindful.kv_state_evict()
 from mindful_user;
@@ -109,6 +111,7 @@ grant execute on function
     _mindful.job_retry_all(text),
     _mindful.consolidation_run_all(boolean, integer),
     _mindful.tuning_run_all(integer),
+    _mindful.model_calibrate_some(text, jsonb, integer, integer),
     embedding_replica_set(boolean),
     embedding_enqueue(text),
     embedding_run(integer, real),
@@ -168,6 +171,10 @@ grant execute on function
     _mindful.setting_check(text, jsonb, text)
 to mindful_admin;
 grant execute on procedure worker_run(real, boolean) to mindful_admin;
+-- Rankings serve all tenants, so only administrators make them.
+grant select on model_answer, model_ranking, model_calibration to mindful_user, mindful_admin;
+grant insert on model_answer, model_ranking to mindful_admin;
+grant execute on procedure model_calibrate(text, jsonb, integer) to mindful_admin;
 grant execute on function _mindful.tenant(), _mindful.tenant_refuse(text, text), _mindful.raise(text, text, text), _mindful.reads_all(), _mindful.drift(bigint[], bigint[]), _mindful.calibrated(calibrator, jsonb), mindful_status(), _mindful.embedding_status(),
     _mindful.embedding_count_all()
 to mindful_reader;

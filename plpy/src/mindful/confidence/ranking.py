@@ -60,8 +60,8 @@ def form(options: Mapping[str, Any]) -> str:
 
 
 def find(db: Database, lineage: Lineage, with_memory: bool, tier: int) -> Ranking | None:
-    """Return the shipped ranking of a model's first answers, or None."""
-    if lineage.ways or not shipped():
+    """Return the ranking of a model's first answers that the package ships, or model_calibrate fitted, or None."""
+    if lineage.ways:
         return None
     rows = db.rows(
         "select sha256, options from _mindful.model_find($1, $2)",
@@ -70,7 +70,23 @@ def find(db: Database, lineage: Lineage, with_memory: bool, tier: int) -> Rankin
     )
     if not rows:
         return None
-    return shipped().get((rows[0]["sha256"], form(json.loads(rows[0]["options"])), with_memory, tier))
+    key = rows[0]["sha256"], form(json.loads(rows[0]["options"])), with_memory, tier
+    return shipped().get(key) or _surveyed(db, lineage.model, key)
+
+
+def _surveyed(db: Database, model: str, key: tuple[str, str, bool, int]) -> Ranking | None:
+    """Return the newest ranking that model_calibrate fitted, or None."""
+    rows = db.rows(
+        """select features, means, scales, weights, intercept, labels, wrong from mindful.model_ranking
+           where model = $1 and sha256 = $2 and form = $3 and with_memory = $4 and signal_tier = $5
+           order by id desc limit 1""",
+        ("text", "text", "text", "boolean", "integer"),
+        (model, *key),
+    )
+    if not rows:
+        return None
+    fitted = Calibrator(**{name: rows[0][name] for name in _FITTED})
+    return Ranking(fitted, rows[0]["labels"], rows[0]["labels"] - rows[0]["wrong"])
 
 
 @functools.cache
