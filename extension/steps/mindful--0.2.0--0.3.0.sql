@@ -265,6 +265,8 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
 -- include sql/confidence/report.sql reliability_curve
 -- include sql/confidence/report.sql risk_coverage
 -- include sql/confidence/report.sql roc_curve
+-- include sql/confidence/report.sql _mindful.label_curves
+-- include sql/confidence/report.sql confidence_report
 
 -- confidence: rankings for models that the package ships none for
 -- include sql/confidence/survey.sql

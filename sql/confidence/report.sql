@@ -126,7 +126,8 @@ comment on function _mindful.calibrated(calibrator, jsonb) is
 -- These views contain figures only. They run with the owner's rights, so each filters by tenant.
 create view label_probability with (security_barrier = true) as
 select d.tenant, d.model, d.ways, d.second_model, d.with_memory, coalesce(c.signal_tier, d.signal_tier) as signal_tier,
-    c.id as calibrator_id, coalesce(_mindful.calibrated(c.fitted, d.signals), d.probability) as probability, 1 / d.propensity as weight, l.correct
+    c.id as calibrator_id, coalesce(_mindful.calibrated(c.fitted, d.signals), d.probability) as probability, 1 / d.propensity as weight, l.correct,
+    d.probability as first_probability
 from mindful.decision d
 join lateral (
     select o.correct from mindful.outcome o
@@ -140,7 +141,7 @@ left join lateral (
 ) c on true
 where d.tenant = (select _mindful.tenant()) or (select _mindful.reads_all());
 comment on view label_probability is
-'Labelled answers with the probability that the calibrator in force gives them, of the highest tier whose signals they have. Labels of before a calibration are included. Without a calibrator it is the probability of the time. Calibrators were fitted to about half of these labels. Shows the caller''s tenant, to mindful_reader all tenants.';
+'Labelled answers with the probability that the calibrator in force gives them, of the highest tier whose signals they have. Labels of before a calibration are included. Without a calibrator it is the probability of the time. Calibrators were fitted to about half of these labels. first_probability is that of the time in any case. Shows the caller''s tenant, to mindful_reader all tenants.';
 
 create view reliability_curve with (security_barrier = true) as
 select s.tenant, s.model, s.ways, s.second_model, s.with_memory, s.signal_tier, s.bin, count(*) as answers,
@@ -253,7 +254,55 @@ group by d.tenant, d.model, d.ways, d.second_model, e.key;
 comment on view signal_cost is
 'Cost of each kind of signal (see decision.signal_ms) in milliseconds per answer. Shows the caller''s tenant, to mindful_reader all tenants.';
 
--- JIT compilation of the eight queries takes ten times as long as their execution.
+create function _mindful.label_curves() returns jsonb
+language sql stable parallel safe security invoker
+begin atomic
+    with ranked as (
+        select d.model, d.ways, d.second_model, d.with_memory, d.first_probability as probability, d.weight, d.correct,
+            pg_catalog.sum(d.weight) over up as above, coalesce(pg_catalog.sum(d.weight) filter (where not d.correct) over up, 0) as wrong_above,
+            pg_catalog.sum(d.weight) over kind as total, coalesce(pg_catalog.sum(d.weight) filter (where not d.correct) over kind, 0) as wrong
+        from mindful.label_probability d
+        where d.tenant = (select _mindful.tenant())
+        window kind as (partition by d.model, d.ways, d.second_model, d.with_memory), up as (kind order by d.first_probability desc)
+    )
+    select case when exists (select from ranked) then pg_catalog.jsonb_build_object(
+        'reliability', (
+            select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(b) - 'bin' order by b.model, b.with_memory, b.bin)
+            from (
+                select r.model, r.ways, r.second_model, r.with_memory, 0 as signal_tier, pg_catalog.floor(least(r.probability, 0.999) * 10) as bin,
+                    pg_catalog.count(*) as answers, pg_catalog.sum(r.probability * r.weight) / pg_catalog.sum(r.weight) as mean_probability,
+                    pg_catalog.sum(r.correct::integer * r.weight) / pg_catalog.sum(r.weight) as share_right
+                from ranked r
+                group by r.model, r.ways, r.second_model, r.with_memory, pg_catalog.floor(least(r.probability, 0.999) * 10)
+            ) b
+        ),
+        'risk', (
+            select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(p) - 'part' order by p.model, p.with_memory, p.coverage)
+            from (
+                select distinct on (r.model, r.ways, r.second_model, r.with_memory, pg_catalog.ceil(r.above / r.total * 100))
+                    r.model, r.ways, r.second_model, r.with_memory, r.above / r.total as coverage, r.wrong_above / r.above as risk,
+                    pg_catalog.ceil(r.above / r.total * 100) as part
+                from ranked r
+                order by r.model, r.ways, r.second_model, r.with_memory, pg_catalog.ceil(r.above / r.total * 100), r.above desc
+            ) p
+        ),
+        'roc', (
+            select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(p) - 'part' order by p.model, p.with_memory, p.false_positive_rate, p.true_positive_rate)
+            from (
+                select distinct on (r.model, r.ways, r.second_model, r.with_memory, pg_catalog.ceil(r.wrong_above / r.wrong * 100))
+                    r.model, r.ways, r.second_model, r.with_memory, r.wrong_above / r.wrong as false_positive_rate,
+                    (r.above - r.wrong_above) / (r.total - r.wrong) as true_positive_rate, pg_catalog.ceil(r.wrong_above / r.wrong * 100) as part
+                from ranked r
+                where r.wrong > 0 and r.wrong < r.total
+                order by r.model, r.ways, r.second_model, r.with_memory, pg_catalog.ceil(r.wrong_above / r.wrong * 100), r.above desc
+            ) p
+        )
+    ) end;
+end;
+comment on function _mindful.label_curves() is
+'Returns the curves of confidence_report (reliability, risk and roc) for the probabilities that labelled answers had at the time, before their labels. NULL without labels.';
+
+-- JIT compilation of the queries takes ten times as long as their execution.
 create function confidence_report() returns jsonb
 language sql stable parallel safe security invoker set jit = off
 begin atomic
@@ -275,6 +324,18 @@ begin atomic
                 order by v.model, v.ways, v.second_model, v.with_memory, pg_catalog.ceil(v.coverage * 100), v.coverage desc
             ) p
         ),
+        'roc', (
+            select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(p) - 'part' order by p.model, p.with_memory, p.false_positive_rate, p.true_positive_rate)
+            from (
+                select distinct on (v.model, v.ways, v.second_model, v.with_memory, pg_catalog.ceil(v.false_positive_rate * 100))
+                    v.model, v.ways, v.second_model, v.with_memory,
+                    v.false_positive_rate, v.true_positive_rate, pg_catalog.ceil(v.false_positive_rate * 100) as part
+                from mindful.roc_curve v
+                where v.tenant = (select _mindful.tenant())
+                order by v.model, v.ways, v.second_model, v.with_memory, pg_catalog.ceil(v.false_positive_rate * 100), v.true_positive_rate desc
+            ) p
+        ),
+        'before', (select _mindful.label_curves()),
         'signals', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.model, v.with_memory, v.auroc desc)
             from mindful.signal_quality v where v.tenant = (select _mindful.tenant())),
         'costs', (select pg_catalog.jsonb_agg(pg_catalog.to_jsonb(v) - 'tenant' order by v.model, v.kind)
@@ -293,4 +354,4 @@ begin atomic
     );
 end;
 comment on function confidence_report() is
-'Returns the views of confidence for the caller''s tenant as one JSON object: daily, decisions, reliability, risk (one point per percent of coverage), signals, costs, thresholds (alarms have the status tightened) and tunings. An empty list is null. The command mindful report draws it.';
+'Returns the views of confidence for the caller''s tenant as one JSON object: daily, decisions, reliability, risk (one point per percent of coverage), roc (one per percent of false positives), before (reliability, risk and roc by the probabilities of the time, before the labels), signals, costs, thresholds (alarms have the status tightened) and tunings. An empty list is null. The command mindful report draws it.';

@@ -94,8 +94,11 @@ def test_what_is_known_of_an_answer_is_printed_on_request(mindful: Command, ana:
     ana.execute("select memory_insert(%s)", (f"{QUESTION} It was so.",))
     answered = mindful("chat", "--explain", QUESTION)
     assert answered.stdout == f"{REPLY}\n"
-    summary, memory, *_ = answered.stderr.splitlines()
+    summary, meaning, memory, *_ = answered.stderr.splitlines()
     assert re.fullmatch(r"\[uncalibrated; right \d+%, confidence \d\.\d\d; 1 memories\]", summary)
+    assert re.match(
+        r"  \d+% is a guess: such answers have too few labels\. .*Confidence is the mean", meaning
+    )
     assert memory == f"  - {QUESTION} It was so."
 
 

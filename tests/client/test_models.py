@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import sql
-from support import GENERATOR
+from support import GENERATOR, SCRIPTED_GENERATOR
 from support.command import Command
 from support.misbehaving import Server, misbehaving
 
@@ -51,6 +53,20 @@ def test_a_server_is_added_tested_and_made_the_default(
     assert "grammar              does not work: " in added.stdout
     assert as_admin("models", "default", "far").exit_code == 0
     assert "* far" in mindful("models", "list").stdout
+
+
+def test_a_model_is_ranked_by_questions_with_progress(
+    mindful: Command, as_admin: Command, quick: None, tmp_path: Path
+) -> None:
+    gold = tmp_path / "gold.json"
+    known = [{"question": "What is the capital of France?", "answers": [city]} for city in ("Paris", "Rome")]
+    gold.write_text(json.dumps(known * 20))
+    ranked = ("models", "calibrate", SCRIPTED_GENERATOR, "--gold", str(gold), "--signal-tier", "0")
+    done = as_admin(*ranked)
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (0, "40 of 40 questions answered, 20 rightly")
+    refused = mindful(*ranked)
+    assert refused.exit_code == 1
+    assert "permission denied" in refused.stderr
 
 
 def test_only_administrators_add_models(mindful: Command, server: Server) -> None:

@@ -17,7 +17,18 @@ from mindful_client.cli import main
 from mindful_client.cli.confidence import page
 from support import SCRIPTED_GENERATOR
 
-NAMES = ["daily", "decisions", "reliability", "risk", "signals", "costs", "thresholds", "tunings"]
+NAMES = [
+    "daily",
+    "decisions",
+    "reliability",
+    "risk",
+    "roc",
+    "before",
+    "signals",
+    "costs",
+    "thresholds",
+    "tunings",
+]
 SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "line", "rect", "circle", "polyline", "polygon"}
 
@@ -105,7 +116,7 @@ def test_the_page_shows_what_the_views_say(
     assert (done.exit_code, done.stdout) == (0, f"{file}\n"), done.output
     text = file.read_text()
     shown = Page(text)
-    assert shown.count("svg") == 5
+    assert shown.count("svg") == 6
     assert "http" not in text.replace("http-equiv", "")
     assert not [attributes for _, attributes in shown.found if attributes.keys() & {"src", "href"}]
     assert shown.count("script") == 0
@@ -119,6 +130,7 @@ def test_the_page_shows_what_the_views_say(
     assert len(drifted) == 1
     assert f"{drifted[0][0]}: " in text
     assert text.count(", drift ") == 1
+    assert text.count('<span class="key6">before labels: scripted, without</span>') == 3
     assert "alarm of scripted" in text
     costs = history.execute("select kind, mean_ms from signal_cost").fetchall()
     assert {"free", "question"} <= {kind for kind, _ in costs}

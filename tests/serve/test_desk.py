@@ -259,7 +259,7 @@ def test_calibration_and_budget_are_drawn(browser: Browser, open_desk: str, ana:
         insert into outcome (decision_id, correct, grader) select id, probability > 0.4, 'user' from decided"""
     )
     browser.open(f"{open_desk}/desk/confidence")
-    assert len(browser.all(".figures svg")) == 4
+    assert len(browser.all(".figures svg")) == 5
     browser.wait(".legend", "budget 25%")
     browser.wait("td", "certified")
 

@@ -51,6 +51,9 @@ def fill(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     gold = '[{"question": "What is the capital of France?", "answers": ["Paris"]}]'
     ana.execute("select gold_evaluate(%s, model => %s)", (gold, SCRIPTED_GENERATOR))
     ana.execute("select confidence_tune(%s)", (SCRIPTED_GENERATOR,))
+    known = '{"question": "What is the capital of France?", "answers": ["%s"]}'
+    asked = f"[{', '.join(known % city for city in ('Paris', 'Rome') * 20)}]"
+    db.execute("call mindful.model_calibrate(%s, %s, 0)", (SCRIPTED_GENERATOR, asked))
     ana.execute("select setting_set('model_slot_wait_ms', '5000')")
     ana.execute("insert into memory_access (id) select min(id) from memory")
     ana.execute("select memory_link_insert(min(id), max(id), 'about') from memory")

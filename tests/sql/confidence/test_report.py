@@ -119,3 +119,24 @@ def test_figures_of_others_are_for_readers(
         assert bob.execute(f"select * from {view}").fetchall() == [], view
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             reader.execute(f"select * from {view}")
+
+
+def test_the_report_compares_with_the_probabilities_before_the_labels(ana: psycopg.Connection) -> None:
+    label(ana, 300)
+    calibrated(ana)
+    row = ana.execute("select confidence_report()").fetchone()
+    assert row is not None
+    after, before = row[0], row[0]["before"]
+    assert _area(before["roc"]) == pytest.approx(0.5)  # all had the same probability
+    assert _area(after["roc"]) > 0.7
+    [start] = before["reliability"]
+    assert (start["mean_probability"], start["answers"]) == (0.5, 300)
+    assert len(after["reliability"]) > 1
+    [single] = before["risk"]
+    assert single["coverage"] == 1
+    assert single["risk"] == pytest.approx(after["risk"][-1]["risk"])
+
+
+def _area(rows: list[dict[str, float]]) -> float:
+    points = [(0.0, 0.0), *((row["false_positive_rate"], row["true_positive_rate"]) for row in rows)]
+    return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(points))

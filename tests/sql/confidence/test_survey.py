@@ -13,8 +13,9 @@ from psycopg import sql
 from support import GENERATOR, SCRIPTED_GENERATOR, fails
 
 Connect = Callable[..., psycopg.Connection]
-RIGHT = {"question": "What is the capital of France?", "answers": ["Paris"]}
-WRONG = {"question": "What is the capital of Mars?", "answers": ["Ares"]}
+FRANCE, MARS = "What is the capital of France?", "What is the capital of Mars?"
+RIGHT = {"question": FRANCE, "answers": ["Paris"]}
+WRONG = {"question": MARS, "answers": ["Ares"]}
 GOLD = json.dumps([RIGHT, WRONG] * 20)
 CALL = "call mindful.model_calibrate(%s, %s, 0)"
 PROGRESS = "select answered, questions, correct, fitted_at is not null from model_calibration"
@@ -39,10 +40,10 @@ def test_questions_give_a_ranking_to_every_tenant(
         assert action == "uncalibrated"
         return float(found)
 
-    assert probability(RIGHT["question"]) == probability(WRONG["question"]) == 0.5
+    assert probability(FRANCE) == probability(MARS) == 0.5
     manager.execute(CALL, (SCRIPTED_GENERATOR, GOLD))
     assert ana.execute(PROGRESS).fetchall() == [(40, 40, 20, True)]
-    assert probability(RIGHT["question"]) > 0.6 > 0.4 > probability(WRONG["question"])
+    assert probability(FRANCE) > 0.6 > 0.4 > probability(MARS)
     # No tenant got labels, and no threshold was set.
     for table in ("gold", "outcome", "calibrator", "threshold"):
         assert db.execute(f"select count(*) from {table}").fetchone() == (0,)

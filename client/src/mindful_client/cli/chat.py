@@ -16,6 +16,7 @@ from mindful_client.calls.statement import Call
 from mindful_client.cli.output import given, printable, report, show
 from mindful_client.client import Client
 from mindful_client.errors import InvalidInputError, NotReadyError, QueryCancelledError
+from mindful_client.meaning import CONFIDENCE, probability_meaning
 
 _RETRY = "/retry"
 _REST = sql.SQL(
@@ -151,6 +152,7 @@ class _Talk:
         ):
             figures = f"right {probability:.0%}, confidence {confidence:.2f}"
             show(f"[{action}; {figures}; {len(memories)} memories]", err=True)
+            show(f"  {probability_meaning(probability, action)} {CONFIDENCE}", err=True)
             for content in memories:
                 line = " ".join(printable(content).split())
                 show(f"  - {line if len(line) <= _SHOWN else line[:_SHOWN] + '...'}", err=True)

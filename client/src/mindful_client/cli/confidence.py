@@ -16,6 +16,8 @@ from mindful_client.cli.output import show
 from mindful_client.client import Client
 
 Row = Mapping[str, Any]
+Found = Mapping[str, Any]
+"""What confidence_report returns: rows by view, and under `before` rows by view once more."""
 Point = tuple[float, float]
 
 _WIDTH, _HEIGHT = 460.0, 260.0
@@ -23,6 +25,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 16.0, 10.0, 36.0
 _TICKS = 5
 _COLOURS = 7
 """Of the style sheet, used in turn (Okabe and Ito 2008, told apart by color-blind eyes too)."""
+_GRAY = 6
+"""The color of lines that are there for comparison."""
 _GIVEN = ("answer", "escalate")
 _ACTIONS = ("answer", "escalate", "retrieve", "retry", "clarify", "flag", "abstain", "uncalibrated")
 _PICTURED = (
@@ -54,7 +58,7 @@ def report_(client: Client, file: Path) -> None:
     show(file)
 
 
-def page(found: Mapping[str, Sequence[Row] | None], made_at: datetime) -> str:
+def page(found: Found, made_at: datetime) -> str:
     """Draw what confidence_report returned."""
     parts = named(found)
     return _filled(
@@ -66,7 +70,7 @@ def page(found: Mapping[str, Sequence[Row] | None], made_at: datetime) -> str:
     )
 
 
-def picture(found: Mapping[str, Sequence[Row] | None]) -> str:
+def picture(found: Found) -> str:
     """Draw the four main charts of what confidence_report returned."""
     charts = charts_of(named(found))
     figures = [
@@ -76,10 +80,12 @@ def picture(found: Mapping[str, Sequence[Row] | None]) -> str:
     return _filled("report.svg", figures=figures)
 
 
-def named(found: Mapping[str, Sequence[Row] | None]) -> dict[str, Sequence[Row]]:
+def named(found: Found) -> dict[str, Sequence[Row]]:
     """Give each row the name of its model with the ways by which the answers were made."""
+    before = {f"{name}_before": rows for name, rows in (found.get("before") or {}).items()}
+    every = {name: rows for name, rows in found.items() if name != "before"} | before
     return {
-        name: [dict(row) | {"model": _lineage(row)} for row in rows or []] for name, rows in found.items()
+        name: [dict(row) | {"model": _lineage(row)} for row in rows or []] for name, rows in every.items()
     }
 
 
@@ -104,8 +110,9 @@ def _filled(template: str, **parts: Any) -> str:
 def charts_of(parts: Mapping[str, Sequence[Row]]) -> dict[str, Chart | None]:
     """Return the charts of what `named` returned; None for those without data."""
     return {
-        "reliability": _reliability(parts["reliability"]),
-        "risk": _risk(parts["risk"], parts["thresholds"]),
+        "reliability": _reliability(parts["reliability"], parts.get("reliability_before", ())),
+        "risk": _risk(parts["risk"], parts["thresholds"], parts.get("risk_before", ())),
+        "roc": _roc(parts["roc"], parts.get("roc_before", ())),
         "confidence": _confidence(parts["daily"]),
         "budget": _budget(parts["decisions"], parts["thresholds"]),
         "actions": _actions(parts["decisions"]),
@@ -166,9 +173,10 @@ class Chart:
         for value in _ticks(self.low[1], self.high[1], self.whole[1]):
             yield self.at(self.low[0], value)[1], self.y_text(value)
 
-    def line(self, name: str, points: Iterable[Point]) -> Series:
+    def line(self, name: str, points: Iterable[Point], color: int | None = None) -> Series:
         """Add a line."""
-        series = Series(name, [self.at(*point) for point in points], len(self.series) % _COLOURS)
+        place = len(self.series) % _COLOURS if color is None else color
+        series = Series(name, [self.at(*point) for point in points], place)
         if len(series.points) == 1:  # which is no line
             series.marks = [(*series.points[0], 3, name)]
         self.series.append(series)
@@ -202,12 +210,18 @@ def _ticks(low: float, high: float, whole: bool) -> list[float]:
     return [low + (high - low) * at / _TICKS for at in range(_TICKS + 1)]
 
 
-def _reliability(rows: Sequence[Row]) -> Chart | None:
-    if not rows:
+def _before(chart: Chart, rows: Sequence[Row], x: str, y: str) -> None:
+    """Add the lines of the probabilities that answers had before their labels."""
+    for name, group in _grouped(rows, _kind):
+        chart.line(f"before labels: {name}", [(row[x], row[y]) for row in group], _GRAY)
+
+
+def _reliability(rows: Sequence[Row], before: Sequence[Row]) -> Chart | None:
+    if not rows and not before:
         return None
     chart = Chart((0, 0), (1, 1), "predicted probability", "share of right answers")
     chart.rule((0, 0), (1, 1), "perfectly calibrated")
-    most = max(row["answers"] for row in rows)
+    most = max((row["answers"] for row in rows), default=1)
     for name, group in _grouped(rows, _kind):
         points = [(row["mean_probability"], row["share_right"]) for row in group]
         series = chart.line(name, points)
@@ -215,17 +229,34 @@ def _reliability(rows: Sequence[Row]) -> Chart | None:
             (*at, 2 + 4 * math.sqrt(row["answers"] / most), f"{row['answers']} answers")
             for at, row in zip(series.points, group, strict=True)
         ]
+    _before(chart, before, "mean_probability", "share_right")
     return chart
 
 
-def _risk(rows: Sequence[Row], thresholds: Sequence[Row]) -> Chart | None:
-    if not rows:
+def _roc(rows: Sequence[Row], before: Sequence[Row]) -> Chart | None:
+    if not rows and not before:
+        return None
+    chart = Chart(
+        (0, 0), (1, 1), "share of the wrong answers above a threshold", "share of the right answers above it"
+    )
+    chart.rule((0, 0), (1, 1), "chance")
+    for name, group in _grouped(rows, _kind):
+        chart.line(
+            name, [(0, 0), *((row["false_positive_rate"], row["true_positive_rate"]) for row in group)]
+        )
+    _before(chart, before, "false_positive_rate", "true_positive_rate")
+    return chart
+
+
+def _risk(rows: Sequence[Row], thresholds: Sequence[Row], before: Sequence[Row]) -> Chart | None:
+    if not rows and not before:
         return None
     chart = Chart((0, 0), (1, 1), "share of questions answered", "share of wrong answers")
     for budget in sorted({row["budget"] for row in thresholds}):
         chart.rule((0, budget), (1, budget), f"budget {budget:.0%}")
     for name, group in _grouped(rows, _kind):
         chart.line(name, [(row["coverage"], row["risk"]) for row in group])
+    _before(chart, before, "coverage", "risk")
     return chart
 
 

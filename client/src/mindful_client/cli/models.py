@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from typing import Any
+from typing import IO, Any
 
 import click
 import psycopg
@@ -89,6 +90,54 @@ def test(name: str) -> None:
             _try(connection, what, statement, name)
 
 
+@models.command("calibrate")
+@click.argument("name")
+@click.option(
+    "--gold",
+    type=click.File(),
+    help="JSON array of questions, as for gold_evaluate, instead of the package's.",
+)
+@click.option("--signal-tier", type=click.IntRange(0, 3), default=1, show_default=True)
+def calibrate_(name: str, gold: IO[str] | None, signal_tier: int) -> None:
+    """Have a generator answer known questions, so that its answers are ordered before there are labels.
+
+    For administrators. Ctrl-C stops; the same command continues after the answers so far.
+    """
+    failed: list[Exception] = []
+    with _connection() as connection, _connection() as watching:
+        call = "call mindful.model_calibrate(%s, %s, %s)", (name, gold and gold.read(), signal_tier)
+
+        def work() -> None:
+            try:
+                with translated():
+                    connection.execute(*call)
+            except MindfulError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(_LOOK_S)
+                _progress(watching, name)
+        except KeyboardInterrupt:
+            connection.cancel_safe()
+            thread.join()
+    if failed:
+        raise failed[0]
+
+
+def _progress(connection: psycopg.Connection, name: str) -> None:
+    row = connection.execute(_PROGRESS, (name,)).fetchone()
+    if row is not None:
+        show(f"{row[0]} of {row[1]} questions answered, {row[2]} rightly", err=True)
+
+
+_LOOK_S = 5.0
+"""Seconds between two lines of progress."""
+_PROGRESS = """
+    select answered, questions, correct from mindful.model_calibration
+    where model = %s order by answered_at desc limit 1"""
 _TESTS = {
     "generator": {
         "answer": "select round(first_token_ms)::text || ' ms to the first token, confidence '"

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import jinja2
+from mindful_client.meaning import CONFIDENCE, probability_meaning
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -157,6 +158,8 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {"odds": _odds, "parts": _parts, "when": _when, "number": _number}
+    environment.filters["meaning"] = lambda row: probability_meaning(row["probability"], row["action"])
+    environment.globals["confidence_meaning"] = CONFIDENCE
     environment.filters["action"] = lambda name: _ACTIONS.get(name, name)
     return environment
 
