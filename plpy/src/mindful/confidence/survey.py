@@ -14,7 +14,7 @@ from mindful.confidence.signal import features
 from mindful.core.entry import sql_function, writing_function
 from mindful.core.errors import InvalidParameterError, NotReadyError, NullValueError
 from mindful.core.ports import Database, ModelSpec
-from mindful.generate.call import sampling_of
+from mindful.generate.sampling import sampling_of
 from mindful.models import runtime
 
 _AT_ONCE = 16
