@@ -11,6 +11,7 @@ script=mindful--$version.sql
 
 # A script as the server reads it: "-- include PATH" stands for that file, "-- include PATH NAME" for what makes and
 # describes the functions or views of that name there, in place of older ones. Lines within a function are indented.
+# "-- comments" stands for every COMMENT in sql/, so a step needs no line for a COMMENT that changed.
 expand() {
     awk -v version="$version" '
         function show(line) { gsub(/@VERSION@/, version, line); print line }
@@ -29,7 +30,20 @@ expand() {
             if (got < 0) fail("cannot read " path)
             if (name != "" && !made) fail("no " name " in " path)
         }
+        function comments(path,    line, inside) {
+            while ((getline line <path) > 0) {
+                if (line ~ /^comment on /) inside = 1
+                if (inside) show(line)
+                if (line ~ /(^|[^\047])\047;$/) inside = 0
+            }
+            close(path)
+        }
         /^-- include / { include($3, $4); next }
+        /^-- comments$/ {
+            while ((getline slice <"sql/order.txt") > 0) comments("sql/" slice)
+            close("sql/order.txt")
+            next
+        }
         { show($0) }' "$@"
 }
 

@@ -92,7 +92,7 @@ begin atomic
 end;
 comment on function message_insert(uuid, text, text, jsonb, timestamptz) is
 'Appends a message to a session and returns its id. Roles and errors are those of message_insert_many.
-Example: SELECT message_insert(''6e0a...'', ''user'', ''Where is the key?'');';
+Example: SELECT message_insert(session_start(), ''user'', ''Where is the key?'');';
 
 create index memory_reply on memory (tenant, content_hash) where role in ('assistant', 'clarification');
 

@@ -96,7 +96,7 @@ begin
 end
 $$;
 comment on function key_create(text, text, text[], integer, timestamptz) is
-'Makes a key of the service for a tenant (NULL: the caller''s own) and returns it. It cannot be shown again. A member of mindful_admin may name any tenant that is not a role. Scopes: chat (answers that keep nothing), embed (embeddings, reranking), memory (answers that recall and store). requests_per_minute NULL: no limit. Example: select key_create(''notebook'', ''customer-7''). Errors: 22004, 22008 (expires_at outside the years 1 to 9999), 22023 (bad argument), 42501 (another tenant), 54000 (name over 1024 bytes).';
+'Makes a key of the service for a tenant (NULL: the caller''s own) and returns it. The key cannot be shown again. Scopes: chat, embed and memory. requests_per_minute NULL: no limit. Errors: 22004, 22008 (expires_at), 22023, 42501 (another tenant), 54000 (name over 1024 bytes). Example: select key_create(''notebook'', ''customer-7'');';
 
 create function key_list()
 returns table (

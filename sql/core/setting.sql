@@ -217,7 +217,7 @@ begin
 end
 $$;
 comment on function setting_set(text, jsonb, text, uuid, text, bigint) is
-'Changes a setting and returns the value that is in force afterwards. scope is global (all tenants, for administrators), user (the caller''s tenant) or session (with session_id). A JSON null removes the scope''s setting. The table setting keeps every change with its author, time and reason. A global retention setting deletes rows of all tenants. It fails with 55000 and their number unless confirmed_rows is at least that number. Errors: 42704 (no such setting or session), 22023 (wrong type, range or scope), 42501 (scope global without mindful_admin), 55000 (not confirmed). Example: select setting_set(''chat_memories'', ''5'');';
+'Changes a setting and returns the value that is in force afterwards. scope is global (for administrators), user (the caller''s tenant) or session. A JSON null removes the scope''s setting. Errors: 22023 (value or scope), 42501 (scope global), 42704 (no such setting or session), 55000 (not confirmed). Example: select setting_set(''chat_memories'', ''5'');';
 
 create function setting_reset(
     key text default null,

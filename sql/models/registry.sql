@@ -26,7 +26,7 @@ comment on table model is 'Registered models (generators, embedders, rerankers) 
 comment on column model.source is
 'Absolute path of a GGUF file or a sentence-transformers folder on the server. For the provider openai, the address of the server that runs the model.';
 comment on column model.options is
-'Options of the provider: context_length (tokens), threads (default 1) and repack (default false; true copies Q4 weights into a faster layout in the memory of each connection). A generator also has the following. system_prompt: the default system prompt. layout: a text with {memories} and {message} that places recalled memories in the message. example (default true): whether a question with a memory and its answer comes before a message with memories, from which small models learn to answer. template: a Jinja chat template instead of the file''s. stop: an array of texts that end every answer. prompt_lookup (0 to 32, default 0): number of tokens that are guessed at once at temperature 0 if the answer repeats earlier text; answers stay the same, and copying gets faster (15 is a good value).';
+'Options of the provider: context_length (tokens), threads (default 1) and repack (default false). A generator may also have system_prompt, layout, example, template, stop and prompt_lookup. The reference describes them under model.';
 comment on column model.base is 'The generator that an adapter changes; NULL for models that are not adapters.';
 comment on column model.sha256 is 'SHA-256 of the file, or of the folder''s weights, at registration.';
 comment on column model.dims is 'Number of dimensions of an embedder''s vectors.';
@@ -57,7 +57,7 @@ from mindful.models.registry import model_register
 return model_register(name, kind, provider, source, options, granted_to)
 $python$;
 comment on function model_register(text, text, text, text, jsonb, text[]) is
-'Registers a model and returns its name. For administrators (mindful_admin). The files are loaded once to check them. The first model of a kind becomes its default. kind is generator, embedder or reranker. provider is llama_cpp (source is the absolute path of a GGUF file on the server), sentence_transformers (a folder; embedders and rerankers only), openai (the address of a server with OpenAI''s interface, such as http://127.0.0.1:8080/v1 or unix:/run/engine.sock; docs/engines.md lists its options), or a provider that a Python package adds by an entry point in the group mindful.providers. options are described at model.options. An embedder gets a table for its vectors. granted_to names the roles whose members see and use the model. Errors: 08006 (the model''s server is down), 08P01 (it does not answer as expected), 0A000 (the provider''s Python package is missing), 22004, 22023 (bad argument, unknown provider), 42501 (address not allowed by the owner of the database server), 42710 (name taken), 58P01 (file not found), XX001 (file damaged). Example: select model_register(''gemma'', ''generator'', ''llama_cpp'', ''/srv/models/gemma.gguf'', ''{"context_length": 4096}'');';
+'Registers a model, loads its files once to check them, and returns its name. For administrators. The first model of a kind becomes its default. kind is generator, embedder or reranker. Errors: 08006, 08P01, 0A000, 22004, 22023, 42501, 42710, 58P01, XX001. Example: select model_register(''gemma'', ''generator'', ''llama_cpp'', ''/srv/models/gemma.gguf'', ''{"context_length": 4096}'');';
 
 create function model_default_set(name text, force boolean default false, scope text default 'global') returns void
 language plpgsql volatile parallel unsafe security invoker
@@ -108,7 +108,7 @@ begin
 end
 $$;
 comment on function model_default_set(text, boolean, text) is
-'Makes a model the default of its kind. scope global applies to all tenants that may use the model (administrators only). scope user sets the caller''s own default generator, which takes precedence. Tenants that may not use the global default get its base. An adapter trained on tenants'' texts can be the global default after adapter_share. An embedder must have embedded 99% of all memories: call embedding_enqueue(name) and run a worker, while the old embedder stays in use. The remaining memories are then enqueued. With force the embedder becomes the default at once, and recall finds only memories that it has embedded. Errors: 22023 (wrong scope, not a generator), 42501 (scope global without mindful_admin), 42704 (no such model), 55000 (memories not embedded yet; missing consent of a tenant; adapter withdrawn). Example: select model_default_set(''gemma'', scope => ''user'');';
+'Makes a model the default of its kind, for all tenants (scope global, for administrators) or for the caller''s tenant (scope user). An embedder must have embedded 99% of all memories, unless force is true. Errors: 22023, 42501 (scope global), 42704 (no such model), 55000 (not ready, or no consent). Example: select model_default_set(''gemma'', scope => ''user'');';
 
 create function _mindful.model_deleted() returns trigger
 language plpgsql volatile parallel unsafe security definer
@@ -161,7 +161,7 @@ begin
 end
 $$;
 comment on function model_unregister(text) is
-'Removes a model from the registry; its files stay. For administrators (mindful_admin). An embedder''s vectors, queued jobs and failed jobs are deleted, and the call waits for transactions that use mindful.memory. A generator''s cached states (kv_state) are deleted. Generations, decisions, calibrators and trainings of the model stay. A tenant that had it as its own default gets the global default. Other connections free its memory when they end. Errors: 42501, 42704 (no such model), 55000 (it is a default, or the fallback or base of another model). Example: select model_unregister(''old-embedder'');';
+'Removes a model from the registry, with an embedder''s vectors and a generator''s cached states; its files stay. For administrators. Errors: 42501, 42704 (no such model), 55000 (it is a default, or the fallback or base of another model). Example: select model_unregister(''old-embedder'');';
 
 create function model_fallback_set(name text, fallback text) returns void
 language plpgsql volatile parallel unsafe security invoker
@@ -200,7 +200,7 @@ begin
 end
 $$;
 comment on function model_fallback_set(text, text) is
-'Sets a generator''s fallback, the generator that is used when it is not confident of its answer; NULL removes it. For administrators (mindful_admin). The fallback is used by the action escalate and for signals of tier 2. A tenant that may not use the fallback gets answers without it. Errors: 22023 (not a generator, or a cycle of fallbacks), 42501, 42704 (no such model). Example: select model_fallback_set(''smollm2-135m-instruct'', ''gemma'');';
+'Sets a generator''s fallback: the generator that is used when it is not confident of its answer. NULL removes it. For administrators. Errors: 22023 (not a generator, or a cycle of fallbacks), 42501, 42704 (no such model). Example: select model_fallback_set(''smollm2-135m-instruct'', ''gemma'');';
 
 create function model_serve(name text, server text default null, when_down text default 'embedded') returns void
 language plpython3u volatile parallel unsafe security invoker
@@ -210,7 +210,7 @@ from mindful.models.registry import model_serve
 return model_serve(name, server, when_down)
 $python$;
 comment on function model_serve(text, text, text) is
-'Has a server of llama.cpp run a model''s file for all connections; NULL has each connection run it again. For administrators (mindful_admin). The model must be registered with the provider llama_cpp. Its name, its embeddings and its calibrators stay. The server must run the same file: token by token for a generator, at cosine 0.999 for an embedder. when_down says what calls do that find the server down: embedded (they run the model in the connection) or error (08006). The command mindful engine starts such a server and calls this function. Example: SELECT mindful.model_serve(''smollm2-135m-instruct'', ''unix:/run/mindful/smollm2-135m-instruct.sock''). Errors: 22004, 22023 (bad argument, another model), 42501 (not an administrator, or an address that is not allowed), 42704 (no such model), 08006 and 08P01 (the server is down, or does not answer as such a server).';
+'Has a server of llama.cpp run a model''s file for all connections. With NULL each connection runs it again. For administrators. Errors: 08006 and 08P01 (the server), 22004, 22023, 42501, 42704 (no such model). Example: SELECT mindful.model_serve(''smollm2-135m-instruct'', ''unix:/run/mindful/smollm2-135m-instruct.sock'');';
 
 create function model_unload(name text default null) returns integer
 language plpython3u volatile parallel unsafe security invoker

@@ -23,4 +23,4 @@ from mindful.models.status import mindful_status
 return mindful_status()
 $python$;
 comment on function mindful_status() is
-'Returns versions, the Python environment, the tenant, and the memory and loaded models of this connection. private_bytes is memory of this process alone. shared_bytes is memory that it shares with other processes, such as mapped model files. models is an array of objects with name, kind, provider, load_ms and private_bytes. Served models also have address, health (unknown, up, failing or paused), latency_ms of the last request, and last_error.';
+'Returns versions, the Python environment, the tenant, and the memory and loaded models of this connection. private_bytes is memory of this process alone, shared_bytes memory that it shares with others, such as mapped model files. models is an array of objects, one for each loaded or served model.';

@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from support.cluster import Cluster
+from support.pages import NOTES, sections
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference.md"
@@ -101,27 +104,44 @@ def rooms() -> dict[str, str]:
     files = sorted((ROOT / "sql").glob("*/*.sql"))
     if missing := {path.parent.name for path in files} - ROOMS.keys():
         raise ValueError(f"ROOMS in {Path(__file__).name} lacks {', '.join(missing)}")
-    return {name: path.parent.name for path in files for name in _CREATED.findall(path.read_text())}
+    return {name: path.parent.name for path in files for name in created(path)}
+
+
+def created(path: Path) -> list[str]:
+    """List the public objects that a file in sql/ creates."""
+    return _CREATED.findall(path.read_text())
+
+
+def notes() -> dict[str, str]:
+    """Map the name of an object to what the pages beside the SQL files add to its COMMENT."""
+    found: dict[str, str] = {}
+    for page in NOTES:
+        for name, text in sections(page).items():
+            found[name] = "\n\n".join(filter(None, (found.get(name), text)))
+    return found
 
 
 def _page(
     functions: Sequence[Row], relations: Sequence[Row], enums: Sequence[Row], settings: Sequence[Row]
 ) -> Iterator[str]:
     yield from ("# Reference", "")
-    yield "`make reference` writes this page from the catalog. To change a text, change the `comment on` in `sql/`."
+    yield "`make reference` writes this page from the catalog. To change a text, change the `comment on` in `sql/`,"
+    yield "or the page beside the SQL file: `sql/memory/recall.md` adds to the comments of `sql/memory/recall.sql`."
     yield "Members of `mindful_user` and `mindful_application` may use an object unless its entry names other roles."
     yield "Tables have row-level security: a tenant sees its own rows."
     yield ""
     yield from (f"- [{room}](#{room}): {purpose}" for room, purpose in ROOMS.items())
     yield "- [Settings](#settings)"
-    room_of = rooms()
+    room_of, note_of = rooms(), notes()
     for room in ROOMS:
         here = [row for row in functions if room_of[row["name"]] == room]
         names = dict.fromkeys(row["name"] for row in here)
         yield from ("", f"## {room}", "", " · ".join(f"[{name}](#{name})" for name in names))
-        for row in here:
-            yield from _function(row)
-        yield from _relations(room, [row for row in relations if room_of[row["name"]] == room])
+        for name, overloads in groupby(here, itemgetter("name")):
+            for row in overloads:
+                yield from _function(row)
+            yield from _note(note_of, name)
+        yield from _relations(room, [row for row in relations if room_of[row["name"]] == room], note_of)
         yield from _enums(room, [row for row in enums if room_of[row["name"]] == room])
     yield from ("", "## Settings", "")
     yield "`setting_set(key, value, scope)` changes a setting; the view `active_setting` shows what is in force."
@@ -140,7 +160,12 @@ def _function(row: Row) -> Iterator[str]:
     yield from _roles(row)
 
 
-def _relations(room: str, relations: Sequence[Row]) -> Iterator[str]:
+def _note(note_of: Mapping[str, str], name: str) -> Iterator[str]:
+    if name in note_of:
+        yield from ("", note_of[name])
+
+
+def _relations(room: str, relations: Sequence[Row], note_of: Mapping[str, str]) -> Iterator[str]:
     for heading in dict.fromkeys(_KINDS.values()):
         here = [row for row in relations if _KINDS[row["kind"]] == heading]
         if here:
@@ -151,6 +176,7 @@ def _relations(room: str, relations: Sequence[Row]) -> Iterator[str]:
                 yield f"- `{name}` {kind}{': ' + _text(comment) if comment else ''}"
             if row["kind"] != "c":
                 yield from _roles(row)
+            yield from _note(note_of, row["name"])
 
 
 def _enums(room: str, enums: Sequence[Row]) -> Iterator[str]:

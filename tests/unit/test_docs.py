@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.pages import PAGES, code
+from support.pages import NOTES, PAGES, code, sections
+from support.reference import created
 from support.sources import ROOT
 
 
@@ -40,6 +41,16 @@ def test_the_contributors_paths_exist() -> None:
 
 def test_links_lead_to_pages_and_headings() -> None:
     assert [link for page in PAGES for link in broken_links(page)] == []
+
+
+def test_pages_beside_sql_files_describe_objects_of_these_files() -> None:
+    assert NOTES
+    assert {
+        f"{page.parent.name}/{page.name}: {heading}"
+        for page in NOTES
+        for heading in sections(page)
+        if heading not in created(page.with_suffix(".sql"))
+    } == set()
 
 
 def test_make_has_the_targets_that_pages_name() -> None:

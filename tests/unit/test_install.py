@@ -91,6 +91,21 @@ def test_a_step_includes_files_and_what_they_say_of_a_name(tree: Path) -> None:
     assert step == f"drop view w;\n{SLICE.replace('@VERSION@', '1.2.3')}{F}{V}-- the end\n"
 
 
+def test_a_step_repeats_every_comment(tree: Path) -> None:
+    done = built(tree, "-- comments\n-- the end\n")
+    assert done.returncode == 0, done.stderr
+    step = (tree / "extension" / "mindful--1.2.2--1.2.3.sql").read_text()
+    assert step.splitlines() == [
+        "comment on function f(integer) is",
+        "'Returns 1.2.3.';",
+        "comment on view v is",
+        "'One row.';",
+        "comment on function f_of(integer) is 'Another one.';",
+        "comment on function f(text) is 'A second f.';",
+        "-- the end",
+    ]
+
+
 @pytest.mark.parametrize("included", ["sql/two.sql", "sql/one.sql g", "sql/one.sql one"])
 def test_what_is_not_there_is_not_included(tree: Path, included: str) -> None:
     done = built(tree, f"-- include {included}\n")
