@@ -79,6 +79,7 @@ revoke execute on function
     _mindful.retention_run_all(),
     _mindful.index_rebuild_all(),
     _mindful.retention_count(text, jsonb),
+    _mindful.records_expire(text, timestamptz),
     _mindful.embedding_missing(text),
     _mindful.embedding_sweep_all(text),
     _mindful.job_run_all(integer, real),

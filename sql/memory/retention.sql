@@ -259,6 +259,35 @@ end
 $$;
 comment on function _mindful.retention_run_own() is 'Runs retention for the tenant of the caller.';
 
+create function _mindful.records_expire(owner text, due timestamptz) returns setof forget_count
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    deleted bigint;
+begin
+    delete from mindful.review r where r.tenant = owner and r.created_at < due;
+    get diagnostics deleted = row_count;
+    return query select null::bigint, 'review', 'deleted', deleted;
+    delete from mindful.generation g where g.tenant = owner and g.created_at < due;
+    get diagnostics deleted = row_count;
+    return query select null::bigint, 'generation', 'deleted', deleted;
+    delete from mindful.forget_receipt r where r.tenant = owner and r.forgotten_at < due;
+    get diagnostics deleted = row_count;
+    return query select null::bigint, 'forget_receipt', 'deleted', deleted;
+    delete from mindful.setting s
+    where s.tenant = owner and s.changed_at < due and exists (
+        select from mindful.setting n
+        where n.tenant = s.tenant and n.key = s.key and n.scope = s.scope and n.id > s.id
+            and n.session_id is not distinct from s.session_id
+    );
+    get diagnostics deleted = row_count;
+    return query select null::bigint, 'setting', 'deleted', deleted;
+end
+$$;
+comment on function _mindful.records_expire(text, timestamptz) is
+'Deletes a tenant''s records from before a time, and returns the number of rows by table. It keeps the latest value of each setting.';
+
 create function _mindful.retention_run_all() returns setof forget_count
 language plpgsql volatile parallel unsafe security definer
 set search_path = pg_catalog, mindful, pg_temp
@@ -268,7 +297,6 @@ as $$
 declare
     due timestamptz := now() - make_interval(days => nullif((mindful.setting_get('retention_audit_days') #>> '{}')::integer, 0));
     forgotten mindful.forget_count[];
-    deleted bigint;
 begin
     forgotten := array(
         select f
@@ -276,24 +304,21 @@ begin
             'select jsonb_agg(r) from _mindful.retention_run_own() r') t,
             jsonb_populate_recordset(null::mindful.forget_count, t) f
     );
-    perform set_config('lock_timeout', '0', true);
-    delete from mindful.review r where r.created_at < due;
-    get diagnostics deleted = row_count;
-    forgotten := forgotten || (null, 'review', 'deleted', deleted)::mindful.forget_count;
-    delete from mindful.generation g where g.created_at < due;
-    get diagnostics deleted = row_count;
-    forgotten := forgotten || (null, 'generation', 'deleted', deleted)::mindful.forget_count;
-    delete from mindful.forget_receipt r where r.forgotten_at < due;
-    get diagnostics deleted = row_count;
-    forgotten := forgotten || (null, 'forget_receipt', 'deleted', deleted)::mindful.forget_count;
-    delete from mindful.setting s
-    where s.changed_at < due and exists (
-        select from mindful.setting n
-        where n.tenant = s.tenant and n.key = s.key and n.scope = s.scope and n.id > s.id
-            and n.session_id is not distinct from s.session_id
+    forgotten := forgotten || array(
+        select f
+        from _mindful.tenants_run(
+                array(
+                    select r.tenant from mindful.review r where r.created_at < due
+                    union
+                    select g.tenant from mindful.generation g where g.created_at < due
+                    union
+                    select r.tenant from mindful.forget_receipt r where r.forgotten_at < due
+                    union
+                    select s.tenant from mindful.setting s where s.changed_at < due
+                ), 'retention of records',
+                format('select jsonb_agg(r) from _mindful.records_expire(current_setting(''mindful.tenant''), %L) r', due)) t,
+            jsonb_populate_recordset(null::mindful.forget_count, t) f
     );
-    get diagnostics deleted = row_count;
-    forgotten := forgotten || (null, 'setting', 'deleted', deleted)::mindful.forget_count;
     return query
     select null::bigint, f.relation, f.action, sum(f.rows)::bigint
     from unnest(forgotten) f

@@ -282,6 +282,29 @@ def test_records_have_a_retention_of_their_own(
     assert len(contents(ana)) == 2
 
 
+def test_a_tenant_that_locks_its_records_keeps_nobody_elses(
+    ana: psycopg.Connection, bob: psycopg.Connection, admin: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    for connection in (ana, bob):
+        connection.execute("select llm_generate('x', %s)", (SCRIPTED_GENERATOR,))
+        connection.execute("select memory_forget(array[memory_insert('Gone.')])")
+    db.execute("update mindful.generation set created_at = now() - interval '400 days'")
+    admin.execute("select setting_set('retention_audit_days', '365', 'global', confirmed_rows => 2)")
+    warnings: list[str] = []
+    admin.add_notice_handler(lambda notice: warnings.append(str(notice.message_primary)))
+    with ana.transaction():
+        # A row that references another locks it until the transaction ends.
+        ana.execute(
+            """insert into generation overriding user value
+               select (jsonb_populate_record(g, jsonb_build_object('parent_id', g.id, 'created_at', now()))).*
+               from generation g"""
+        )
+        assert retained(admin) == {("generation", "deleted"): 1}
+    assert [ana.info.user in warning for warning in warnings] == [True]
+    assert one(bob, "select count(*) from generation") == 0
+    assert retained(admin) == {("generation", "deleted"): 1}
+
+
 @pytest.mark.parametrize("role", ["reader", "bob"])
 def test_who_is_no_administrator_does_not_run_it_for_all(connect: Connect, role: str) -> None:
     with fails("42501", hint=None):

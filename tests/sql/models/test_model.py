@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import signal
 import struct
+import subprocess
 from pathlib import Path
 from random import Random
 
@@ -10,7 +12,7 @@ import psycopg
 import pytest
 from gguf import GGUFReader
 from psycopg.types.json import Jsonb
-from support import EMBEDDER, GENERATOR, fails
+from support import EMBEDDER, GENERATOR, fails, one
 from support.files import readable_folder
 from support.models import model_files
 
@@ -201,6 +203,29 @@ def test_a_file_that_ends_the_process_that_runs_it_is_refused(
         with fails("XX001", hint="Copy"):
             db.execute("select model_register('m', %s, 'llama_cpp', %s)", (kind, str(path)))
     assert not db.broken
+
+
+ABORT = """
+import ctypes, pathlib
+from mindful.models.providers.llama.library import llama
+base = pathlib.Path(llama.__file__).parent / "lib" / "libggml-base.so"
+ctypes.CDLL(str(base)).ggml_abort(b"here", 1, b"for a test")
+"""
+
+
+def test_a_llama_that_aborts_runs_no_debugger(db: psycopg.Connection, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    for name in ("gdb", "lldb"):
+        (tmp_path / name).write_text(f"#!/bin/sh\ntouch '{ran}'\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        [f"{one(db, 'select python_prefix from mindful_status()')}/bin/python", "-c", ABORT],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGABRT, done.stderr
+    assert not ran.exists()
 
 
 def test_damaged_models_never_end_the_server(db: psycopg.Connection) -> None:

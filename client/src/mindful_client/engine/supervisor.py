@@ -101,7 +101,7 @@ class _Child:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
-            env=os.environ | {"OMP_WAIT_POLICY": "passive"},
+            env=os.environ | {"OMP_WAIT_POLICY": "passive", "GGML_NO_BACKTRACE": "1"},
         )
 
 

@@ -7,6 +7,8 @@ import os
 # Waiting threads must sleep, because other connections need the cores. Both libraries read this when they are loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# A llama.cpp that aborts runs a debugger where one is installed, and waits for its backtrace, which may never come.
+os.environ["GGML_NO_BACKTRACE"] = "1"
 
 import ctypes
 import importlib

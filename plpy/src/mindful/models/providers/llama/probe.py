@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 from dataclasses import asdict
@@ -16,8 +15,6 @@ from mindful.core.ports import Embedder, Generator, Interrupts, Message, ModelSp
 
 _POLL_SECONDS = 0.05
 _TRIED = b"tried"
-_NO_DEBUGGER = {"GGML_NO_BACKTRACE": "1"}
-"""Where a debugger is installed, a llama.cpp that aborts waits for it to print a backtrace, and may never end."""
 
 
 def probe(spec: ModelSpec, interrupts: Interrupts) -> None:
@@ -28,7 +25,6 @@ def probe(spec: ModelSpec, interrupts: Interrupts) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=os.environ | _NO_DEBUGGER,
     )
     try:
         while child.poll() is None:
