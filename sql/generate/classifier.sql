@@ -146,7 +146,7 @@ from mindful.generate.classifier import classifier_train
 return classifier_train(name, query, embedder)
 $python$;
 comment on function classifier_train(text, text, text) is
-'Trains a classifier on labeled rows, for llm_classify(..., classifier => name), and returns its accuracy. query runs with the caller''s rights; its two columns are a text and its label, in 10 to 10000 rows. Names in it need their schema. Rows with a NULL or an empty text are left out. Texts are embedded by an embedder (NULL: the default one); stored embeddings of memories with the same text are used. 5-fold cross-validation compares nearest neighbors (1 to 15) with logistic regression, and the more accurate one is kept. A classifier of the same name is replaced. Forgetting a memory removes examples with the same text. Errors: 22004, 22023 (fewer than 10 or more than 10000 rows, fewer than 2 or more than 255 labels), 25006 (read-only transaction), 42501, 42601 (error in query), 42704 (no such model), 54000 (a text over 262144 bytes), 57014 (cancelled). Example: select * from classifier_train(''priority'', ''select subject, priority from public.ticket'');';
+'Trains a classifier on labeled rows, for llm_classify(..., classifier => name), and returns its accuracy. query runs with the caller''s rights and returns a text and its label, in 10 to 10000 rows. Errors: 22004, 22023, 25006, 42501, 42601, 42704, 54000, 57014. Example: select * from classifier_train(''priority'', ''select subject, priority from public.ticket'');';
 
 create function classifier_list() returns setof classifier_detail
 language sql stable parallel safe security invoker rows 10

@@ -54,7 +54,7 @@ begin atomic
     select e.number, e.result, e.error from _mindful.llm_generate_each(prompts, on_error::text, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty) e;
 end;
 comment on function llm_generate_many(text[], error_action, text, integer, real, integer, text, text[], boolean, jsonb, text, double precision, integer, double precision, double precision, double precision, double precision) is
-'Answers many prompts as llm_generate_many does, one row per prompt in their order. number counts from 1. With on_error => ''null'' a prompt that fails gives a NULL result, and error has its sqlstate, message and hint; the others keep their results. With ''raise'' the first failure is an error of the call. A NULL element gives a NULL result without an error. Wrong arguments, a missing model, a server that is down and cancels are always errors of the call. Pass on_error by name. Example: select number, result, error ->> ''message'' from llm_generate_many(''{Name a color.," "}'', max_tokens => 8, on_error => ''null'');';
+'Answers many prompts as llm_generate_many does, one row per prompt in their order. If on_error is ''null'', a prompt that fails gives a NULL result and its error; if it is ''raise'', the first failure ends the call. Pass on_error by name. Example: select number, result, error ->> ''message'' from llm_generate_many(''{Name a color.," "}'', max_tokens => 8, on_error => ''null'');';
 
 create function _mindful.llm_extract_each(
     contents text[],
@@ -86,7 +86,7 @@ begin atomic
     select e.number, e.result, e.error from _mindful.llm_extract_each(contents, json_schema, on_error::text, instruction, model, max_tokens) e;
 end;
 comment on function llm_extract_many(text[], jsonb, error_action, text, text, integer) is
-'Extracts JSON from many texts as llm_extract_many does, one row per text in their order. number counts from 1. With on_error => ''null'' a text that fails gives a NULL result, and error has its sqlstate, message and hint; the others keep their results. With ''raise'' the first failure is an error of the call. A NULL element gives a NULL result without an error. Wrong arguments, a missing model, a server that is down and cancels are always errors of the call. Pass on_error by name.';
+'Extracts JSON from many texts as llm_extract_many does, one row per text in their order. If on_error is ''null'', a text that fails gives a NULL result and its error; if it is ''raise'', the first failure ends the call. Pass on_error by name.';
 
 create function _mindful.llm_classify_each(
     contents text[],
@@ -124,7 +124,7 @@ begin atomic
     select e.number, e.result, e.error from _mindful.llm_classify_each(contents, labels, on_error::text, instruction, model, subtract_prior, descriptions, examples, classifier) e;
 end;
 comment on function llm_classify_many(text[], text[], error_action, text, text, boolean, jsonb, jsonb, text) is
-'Classifies many texts as llm_classify_many does, one row per text in their order. number counts from 1. With on_error => ''null'' a text that fails gives a NULL result, and error has its sqlstate, message and hint; the others keep their results. With ''raise'' the first failure is an error of the call. A NULL element gives a NULL result without an error. Wrong arguments, a missing model, a server that is down and cancels are always errors of the call. Pass on_error by name. Example: select number, (result).label, error from llm_classify_many(''{Superb!,Awful.}'', ''{praise,complaint}'', on_error => ''null'');';
+'Classifies many texts as llm_classify_many does, one row per text in their order. If on_error is ''null'', a text that fails gives a NULL result and its error; if it is ''raise'', the first failure ends the call. Pass on_error by name. Example: select number, (result).label, error from llm_classify_many(''{Superb!,Awful.}'', ''{praise,complaint}'', on_error => ''null'');';
 
 create function _mindful.llm_if_each(
     contents text[],
@@ -152,7 +152,7 @@ begin atomic
     select e.number, e.result, e.error from _mindful.llm_if_each(contents, condition, on_error::text, model) e;
 end;
 comment on function llm_if_many(text[], text, error_action, text) is
-'Returns for many texts whether a statement is true of them, as llm_if_many does, one row per text in their order. number counts from 1. With on_error => ''null'' a text that fails gives a NULL result, and error has its sqlstate, message and hint; the others keep their results. With ''raise'' the first failure is an error of the call. A NULL element gives a NULL result without an error. Wrong arguments, a missing model, a server that is down and cancels are always errors of the call. Pass on_error by name.';
+'Returns for many texts whether a statement is true of them, as llm_if_many does, one row per text in their order. If on_error is ''null'', a text that fails gives a NULL result and its error; if it is ''raise'', the first failure ends the call. Pass on_error by name.';
 
 create function _mindful.llm_embed_each(
     contents text[],
@@ -178,4 +178,4 @@ begin atomic
     select e.number, e.result, e.error from _mindful.llm_embed_each(contents, on_error::text, model) e;
 end;
 comment on function llm_embed_many(text[], error_action, text) is
-'Embeds many texts as llm_embed_many does, one row per text in their order. number counts from 1. With on_error => ''null'' a text that fails gives a NULL result, and error has its sqlstate, message and hint; the others keep their results. With ''raise'' the first failure is an error of the call. A NULL element gives a NULL result without an error. Wrong arguments, a missing model, a server that is down and cancels are always errors of the call. Pass on_error by name.';
+'Embeds many texts as llm_embed_many does, one row per text in their order. If on_error is ''null'', a text that fails gives a NULL result and its error; if it is ''raise'', the first failure ends the call. Pass on_error by name.';

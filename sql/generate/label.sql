@@ -18,7 +18,7 @@ from mindful.generate.label import llm_classify
 return llm_classify(content, labels, instruction, model, subtract_prior, descriptions, examples, classifier)
 $python$;
 comment on function llm_classify(text, text[], text, text, boolean, jsonb, jsonb, text) is
-'Chooses the label that fits a text best with a generator (NULL: the default one), without generating tokens. NULL content gives NULL. instruction describes the task, such as "What is the sentiment of the text?". The model reads a form with the instruction, the labels and the text. Each run of white space in the text becomes one space. The score of a label is the mean log-probability (nats) of its tokens as the continuation of the form. A softmax over the labels gives probabilities. With subtract_prior the score of each label for an empty text is subtracted, so that labels the model prefers in general have no advantage (contextual calibration, Zhao et al. 2021). descriptions is an object from labels to their meaning, examples an array of objects with content and label; both become lines of the form. classifier is the name of a classifier that classifier_train made: it replaces the generator, needs no labels, and admits none of the other arguments. llm_classify_many is faster for many rows. Errors: 22004 (labels NULL), 22023 (no labels, more than 255, a repeated label, empty text, bad descriptions or examples), 42704 (no such model or classifier), 55000 (the classifier''s embedder has changed), 54000 (text longer than the context), 55P03 (no free slot), 57014 (cancelled). Example: select llm_classify(''Superb!'', ''{praise,complaint}'');';
+'Chooses the label that fits a text best with a generator (NULL: the default one), without generating tokens. NULL content gives NULL. classifier replaces the generator by one that classifier_train made. llm_classify_many is faster for many rows. Errors: 22004, 22023, 42704, 54000, 55000, 55P03, 57014. Example: select llm_classify(''Superb!'', ''{praise,complaint}'');';
 
 create function llm_classify_many(
     contents text[],
@@ -47,7 +47,7 @@ from mindful.generate.label import llm_if
 return llm_if(content, condition, model)
 $python$;
 comment on function llm_if(text, text, text) is
-'Returns whether a statement is true of a text, by a generator (NULL: the default one). The labels true and false are scored as by llm_classify with subtract_prior. A NULL text or condition gives NULL. Errors: 22023 (empty text or condition), 42704 (no such model), 54000 (text longer than the context), 55P03 (no free slot), 57014 (cancelled). Example: select llm_if(''Superb!'', ''The writer is pleased.'');';
+'Returns whether a statement is true of a text, by a generator (NULL: the default one). A NULL text or condition gives NULL. Errors: 22023 (empty text or condition), 42704 (no such model), 54000 (text longer than the context), 55P03 (no free slot), 57014 (cancelled). Example: select llm_if(''Superb!'', ''The writer is pleased.'');';
 
 create function llm_if_many(contents text[], condition text, model text default null) returns boolean[]
 language plpython3u stable parallel restricted security invoker cost 1000000

@@ -68,7 +68,7 @@ from mindful.generate.llm import llm_generate
 return llm_generate(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty)
 $python$;
 comment on function llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text, double precision, integer, double precision, double precision, double precision, double precision) is
-'Generates an answer to a prompt with a generator (NULL: the default one). A NULL prompt gives NULL. max_tokens (at least 1) is the largest number of generated tokens. temperature is between 0 and 10; 0 always takes the most likely token. seed (at least 0) makes the call repeatable on the same machine; the whole prompt is then evaluated again. Generation ends at any text of stop (at most 64, of at most 256 characters), which is not returned. If truncate is true, a prompt longer than the model''s context is cut at its end, else it is error 54000. With json_schema (see llm_extract) the answer is JSON that fits the schema. The model does not see the schema, so the prompt must describe the data. grammar is in GBNF, the notation of llama.cpp, with a rule root. top_k 0, top_p 1 and min_p 0 keep all tokens; presence_penalty and frequency_penalty (-2 to 2) and repeat_penalty (0.1 to 10) concern tokens that the answer already has. Errors: 22000 (the answer does not fit json_schema), 22004, 22023 (bad argument, schema or grammar), 42704 (no such model), 54000 (prompt, schema or grammar too large, or answer with json_schema incomplete after max_tokens), 55P03 (no free slot), 57014 (cancelled). Example: select llm_generate(''Answer yes or no: is Rome in Italy?'', grammar => ''root ::= "yes" | "no"'');';
+'Generates an answer to a prompt with a generator (NULL: the default one). A NULL prompt gives NULL. json_schema or grammar restricts the answer. Errors: 22000 (the answer does not fit json_schema), 22004, 22023, 42704 (no such model), 54000 (too long), 55P03 (no free slot), 57014 (cancelled). Example: select llm_generate(''Answer yes or no: is Rome in Italy?'', grammar => ''root ::= "yes" | "no"'');';
 
 create type generation_detail as (
     text text,
@@ -109,7 +109,7 @@ from mindful.generate.llm import llm_generate_detail
 return llm_generate_detail(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty)
 $python$;
 comment on function llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text, double precision, integer, double precision, double precision, double precision, double precision) is
-'Generates an answer as llm_generate does, and returns it with its cost and confidence. confidence is exp(mean log-probability of the tokens), in (0, 1]; it is not calibrated. signals has logprob_sum, logprob_mean, logprob_min and logprob_first (nats), entropy_mean and entropy_max (nats), margin_min (difference of the two highest probabilities of a token) and tokens. finish_reason is stop or length. A NULL prompt gives NULLs. Errors as llm_generate. Example: select text, confidence from llm_generate_detail(''Who wrote Hamlet?'');';
+'Generates an answer as llm_generate does, and returns it with its cost and confidence. confidence is exp(mean log-probability of the tokens), in (0, 1]; it is not calibrated. finish_reason is stop or length. A NULL prompt gives NULLs. Errors as llm_generate. Example: select text, confidence from llm_generate_detail(''Who wrote Hamlet?'');';
 
 create function llm_generate_stream(
     prompt text,
@@ -136,7 +136,7 @@ from mindful.generate.llm import llm_generate_stream
 return llm_generate_stream(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty)
 $python$;
 comment on function llm_generate_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text, double precision, integer, double precision, double precision, double precision, double precision) is
-'Generates an answer as llm_generate does, and returns it as one row per piece of text. A piece holds whole characters. Call it in the select list and read it through a cursor (psql: \set FETCH_COUNT 1), and each row arrives when it is generated. If the answer does not fit json_schema, the error comes at its end. A NULL prompt gives no rows. Errors as llm_generate. Example: select llm_generate_stream(''Tell me a story.'');';
+'Generates an answer as llm_generate does, and returns it as one row per piece of text. A piece holds whole characters. Call it in the select list and read it through a cursor, so that each row arrives when it is generated. A NULL prompt gives no rows. Errors as llm_generate. Example: select llm_generate_stream(''Tell me a story.'');';
 
 create function llm_stream(
     prompt text,
@@ -166,7 +166,7 @@ from mindful.generate.llm import llm_embed
 return llm_embed(content, model)
 $python$;
 comment on function llm_embed(text, text) is
-'Embeds a text as a unit vector with an embedder (NULL: the default one). NULL gives NULL. A text longer than the embedder''s context is cut. In a query that orders by distance write (SELECT llm_embed(...)), else the model runs once per row. Errors: 22023 (empty text), 42704 (no such model), 55000 (no default embedder), 55P03 (no free slot), 57014 (cancelled). Example: select llm_embed(''a cat'') <=> llm_embed(''a kitten'') as cosine_distance;';
+'Embeds a text as a unit vector with an embedder (NULL: the default one). NULL gives NULL. A text longer than the embedder''s context is cut. Errors: 22023 (empty text), 42704 (no such model), 55000 (no default embedder), 55P03 (no free slot), 57014 (cancelled). Example: select llm_embed(''a cat'') <=> llm_embed(''a kitten'') as cosine_distance;';
 
 create function llm_embed_many(contents text[], model text default null) returns vector[]
 language plpython3u stable parallel restricted security invoker cost 100000
@@ -204,4 +204,4 @@ from mindful.generation
 where tenant = (select _mindful.tenant()) or (select _mindful.reads_all())
 group by created_at::date, tenant, model, role;
 comment on view model_usage is
-'Calls of generators by day, tenant, model and role. Shows the caller''s tenant, to mindful_reader all tenants. ended counts answers that the model ended, cut_by_length those that max_tokens cut. Times are in milliseconds; slot_wait_ms is the wait for a slot. provider and address are those of the model now: address is a server''s, without user and password, and NULL for a model that each connection runs. Example: select model, provider, address, generations from model_usage;';
+'Calls of generators by day, tenant, model and role. Times are in milliseconds. provider and address are those of the model now. Shows the caller''s tenant, to mindful_reader all tenants. Example: select model, provider, address, generations from model_usage;';

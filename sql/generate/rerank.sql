@@ -6,7 +6,7 @@ from mindful.generate.rerank import llm_rerank
 return llm_rerank(query, contents, model, limit_ms)
 $python$;
 comment on function llm_rerank(text, text[], text, integer) is
-'Scores how well each text answers a query with a reranker (NULL: the default one), which reads query and text together. Scores are in the order of the texts, on the model''s own scale; higher is better. A NULL text gives NULL. Texts that are not scored within limit_ms milliseconds (at least 1; NULL: no limit) give NULL. A NULL query or array gives NULL. Errors: 22023 (empty query or text, limit_ms below 1), 42704 (no such model), 54000 (query or text over 262144 bytes), 55000 (no default reranker). Example: select llm_rerank(''capital of France'', ''{Paris is the capital.,Rome is old.}'');';
+'Scores how well each text answers a query with a reranker (NULL: the default one). Scores are in the order of the texts, on the model''s own scale; higher is better. A NULL text gives NULL. Errors: 22023 (empty text, limit_ms below 1), 42704, 54000 (over 262144 bytes), 55000 (no default reranker). Example: select llm_rerank(''capital of France'', ''{Paris is the capital.,Rome is old.}'');';
 
 create function llm_rank(query text, contents text[], model text default null)
 returns table (number integer, content text, score real)
@@ -17,4 +17,4 @@ from mindful.generate.rerank import llm_rank
 return llm_rank(query, contents, model)
 $python$;
 comment on function llm_rank(text, text[], text) is
-'Orders texts by how well they answer a query, best first. number is the position of the text in contents, from 1. model is a reranker or a generator; NULL is the default reranker, and without one the default generator. The score of a reranker is on its own scale. The score of a generator is the mean log-probability (nats) of the query''s tokens after the text (Sachan et al. 2022); no token is generated. Scores of one call can be compared with each other only. NULL texts are left out; a NULL query or array gives no rows. Errors: 22023 (empty query or text), 42704 (no such model), 54000 (text longer than the context), 55000 (no default generator), 55P03 (no free slot), 57014 (cancelled). Example: select content, score from llm_rank(''capital of France'', ''{Paris is the capital.,Rome is old.}'');';
+'Orders texts by how well they answer a query, best first. number is the position in contents, from 1. model is a reranker or a generator; NULL is the default reranker, or without one the default generator. Errors: 22023, 42704, 54000, 55000, 55P03, 57014. Example: select content, score from llm_rank(''capital of France'', ''{Paris is the capital.,Rome is old.}'');';

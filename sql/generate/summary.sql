@@ -29,4 +29,4 @@ create aggregate llm_summarize(content text) (
     parallel = unsafe
 );
 comment on aggregate llm_summarize(text) is
-'Aggregates texts into a summary by the default generator, in the order of ORDER BY within the call. Texts that do not fit the context together are summarized in parts, then the summaries are summarized. NULLs and empty texts are ignored; without texts the result is NULL. Errors: 54000 (more than 1 MiB in total), 55000 (no default generator), 55P03 (no free slot), 57014 (cancelled). Example: select llm_summarize(content order by id) from memory where created_at > now() - interval ''7 days'';';
+'Aggregates texts into a summary by the default generator, in the order of ORDER BY within the call. NULLs and empty texts are ignored; without texts the result is NULL. Errors: 54000 (more than 1 MiB in total), 55000 (no default generator), 55P03 (no free slot), 57014 (cancelled). Example: select llm_summarize(content order by id) from memory where created_at > now() - interval ''7 days'';';
