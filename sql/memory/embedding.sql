@@ -13,11 +13,12 @@ as $$
 declare
     relation text := _mindful.embedding_table(model);
     vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
-begin
-    if not exists (
-        select from mindful.model m
+    vector_type text := (
+        select case m.options ->> 'vector_type' when 'halfvec' then 'halfvec' else 'vector' end from mindful.model m
         where m.name = embedding_table_create.model and m.kind = 'embedder' and m.dims = embedding_table_create.dims
-    ) then
+    );
+begin
+    if vector_type is null then
         perform _mindful.raise('42704', format('there is no embedder %L of %s dimensions', model, dims),
             'Register it with mindful.model_register(name, ''embedder'', provider, source).');
     end if;
@@ -31,9 +32,9 @@ begin
     execute format('create table mindful.%I (
         tenant text not null default _mindful.tenant(),
         id bigint not null,
-        embedding %s.vector(%s) not null,
+        embedding %s.%s(%s) not null,
         content_hash text not null,
-        primary key (tenant, id))', relation, vector_schema, dims);
+        primary key (tenant, id))', relation, vector_schema, vector_type, dims);
     execute format('alter table mindful.%I add foreign key (tenant, id) references mindful.memory on delete cascade', relation);
     execute format('alter table mindful.%I enable row level security, force row level security', relation);
     execute format('create policy own on mindful.%I using (tenant = (select _mindful.tenant()))

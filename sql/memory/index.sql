@@ -8,6 +8,7 @@ declare
         where m.kind = 'embedder' and (m.name = memory_index_create.model or memory_index_create.model is null and m.is_default)
     );
     index_name text := 'embedding_' || left(md5(format('%s %s', chosen, tenant)), 16);
+    statement text;
 begin
     perform _mindful.writable();
     if tenant is null then
@@ -16,15 +17,18 @@ begin
         perform _mindful.raise('42704', format('there is no embedder %s', coalesce(quote_literal(model), 'by default')),
             'Embedders are listed in mindful.model.');
     end if;
-    execute format('create index %I on mindful.%I using hnsw (embedding %s.vector_cosine_ops) where tenant = %L',
-        index_name, _mindful.embedding_table(chosen),
-        (select extnamespace::regnamespace from pg_extension where extname = 'vector'), tenant);
+    -- Of one tenant alone: a common index would leak, through the planner, what other tenants store.
+    select format('create index %I on mindful.%I using hnsw (embedding %s.%I) where tenant = %L',
+        index_name, _mindful.embedding_table(chosen), t.typnamespace::regnamespace, t.typname || '_cosine_ops', memory_index_create.tenant)
+    into strict statement
+    from pg_attribute a join pg_type t on t.oid = a.atttypid
+    where a.attrelid = format('mindful.%I', _mindful.embedding_table(chosen))::regclass and a.attname = 'embedding';
+    execute statement;
     return index_name;
 end
 $$;
 comment on function memory_index_create(text, text) is
-'Creates an HNSW index on the embeddings of one tenant by an embedder (NULL: the default), and returns its name.
-Without an index, recall compares the query with all embeddings of the tenant: exact, about 1.5 ms per 1000. An index pays from some ten thousand memories. Each tenant needs its own index: a common one would leak, through the planner, what other tenants store. For administrators.
+'Creates an HNSW index on one tenant''s embeddings by an embedder (NULL: the default) and returns its name. For administrators. It pays from some ten thousand memories; without it, recall is exact, at about 1.5 ms per 1000. The build is parallel if maintenance_work_mem holds it, see docs/scale.md.
 Errors: 22004, 42704 (no such embedder), 42P07 (the index exists).';
 
 create function _mindful.index_rebuild_own() returns bigint

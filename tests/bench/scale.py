@@ -1,9 +1,9 @@
 """Measure memory_recall among many memories of many tenants, against bare queries on the same rows in the same run.
 
-Usage: scale.py [--rows N ...] [--dims N] [--queries N] [--write FILE]. The server comes from MINDFUL_DSN, as `make dsn`
-prints it; each size is a database of its own there, dropped at the end. The peers are one HNSW index and one GIN
-index over all rows, asked for the 10 nearest of all tenants', by a superuser and without a filter. The query's
-embedding is given to both, so the model's time is left out.
+Usage: scale.py [--rows N ...] [--dims N] [--queries N] [--one-tenant] [--vector-type TYPE] [--write FILE]. The server
+comes from MINDFUL_DSN, as `make dsn` prints it; each size is a database of its own there, dropped at the end. The peers
+are one HNSW index and one GIN index over all rows, asked for the 10 nearest of all tenants', by a superuser and without
+a filter. The query's embedding is given to both, so the model's time is left out.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import numpy as np
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from synthetic import EMBEDDER, Corpus, Tenant, load
+from synthetic import EMBEDDER, Corpus, NestedCorpus, Tenant, load, tenants
 
 K = 10
 DATABASE = "mindful_bench_scale"
@@ -60,7 +60,7 @@ class Times:
 
 RECALL = (
     "select id, score from _mindful.memory_recall(%s, %s::vector, %s, 10,"
-    " row(null, null, null, now(), null)::recall_filter)"
+    " _mindful.recall_filter(null, null, null, now(), null))"
 )
 NEAREST = "select id from bare order by embedding <=> %s::vector limit 10"
 NEAREST_OWN = f"select id from {TABLE} where tenant = %s order by embedding <=> %s::vector limit 10"
@@ -96,7 +96,8 @@ def fill(db: psycopg.Connection, rows: int, dims: int) -> list[Tenant]:
     db.execute("set client_min_messages = warning")
     db.execute("create extension mindful cascade")
     db.execute(f"create role {ROLE} in role mindful_user, mindful_application")
-    made = load(db, rows, dims)
+    made = tenants(rows)
+    load(db, made, Corpus(dims))
     _progress("making the indexes")
     db.execute("set maintenance_work_mem = '6GB'")
     db.execute("set max_parallel_maintenance_workers = 2")
@@ -155,9 +156,9 @@ def measure(user: psycopg.Connection, db: psycopg.Connection, asked: Sequence[Qu
 
 FILTERS = {
     "tenant": ("null", "true"),
-    "kind (a fifth)": ("row(array['fact'], null, null, null, null)::recall_filter", "m.kind = 'fact'"),
+    "kind (a fifth)": ("_mindful.recall_filter(array['fact'], null, null, null, null)", "m.kind = 'fact'"),
     "metadata (a twentieth)": (
-        """row(null, '{"topic": 3}', null, null, null)::recall_filter""",
+        """_mindful.recall_filter(null, '{"topic": 3}', null, null, null)""",
         """m.metadata @> '{"topic": 3}'""",
     ),
 }
@@ -229,6 +230,70 @@ def size(dsn: str, rows: int, dims: int, count: int) -> list[str]:
         return lines
 
 
+def one_tenant(dsn: str, rows: int, dims: int, count: int, vector_type: str) -> str:
+    """Measure one tenant that has all rows, and write its line of the table."""
+    with (
+        database(dsn) as own,
+        psycopg.connect(own, autocommit=True) as db,
+        psycopg.connect(own, autocommit=True) as user,
+    ):
+        _progress(f"loading {rows} memories of one tenant")
+        db.execute("set client_min_messages = warning")
+        db.execute("create extension mindful cascade")
+        db.execute(f"create role {ROLE} in role mindful_user, mindful_application")
+        tenant, corpus = Tenant("t00000", 1, rows), NestedCorpus(dims)
+        load(db, [tenant], corpus, vector_type)
+        _progress("making the index")
+        built = build(db, tenant, rows * (dims * (2 if vector_type == "halfvec" else 4) + 1000))
+        user.execute(f"set role {ROLE}")
+        _progress("asking")
+        asked = queries(db, [tenant] * count, corpus)
+        times = {}
+        for _ in range(2):
+            times = {name: Times() for name in ("recall", "nearest of the tenant")}
+            for query in asked:
+                user.execute("select set_config('mindful.tenant', %s, false)", (query.tenant,))
+                times["recall"].take(user, RECALL, (query.text, query.vector, EMBEDDER))
+                times["nearest of the tenant"].take(
+                    db, NEAREST_OWN.replace("%s", f"'{query.tenant}'", 1), (query.vector,)
+                )
+        memory = user.execute("select private_bytes / 1e6 from mindful_status()").fetchone()
+        assert memory
+        exact = " / ".join(f"{share:.3f}" for share in agreement(user, db, asked[:50]).values())
+        shown = [f"{t.p50:.2f} / {t.p99:.2f}" for t in times.values()]
+        return (
+            f"| {rows:,} | {vector_type} | {' | '.join(shown)} | {exact} | {built} | {disk(db)} "
+            f"| {memory[0]:.0f} | {scans(user, asked[:50])} |"
+        )
+
+
+def build(db: psycopg.Connection, tenant: Tenant, need: int) -> str:
+    """Build the tenant's index in parallel, in memory. Return the minutes, and the memory in GB."""
+    notices: list[str] = []
+    db.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+    db.execute(f"set maintenance_work_mem = '{need >> 20}MB'".encode())
+    db.execute("set max_parallel_maintenance_workers = 2")
+    db.execute("set client_min_messages = notice")
+    started = time.perf_counter()
+    db.execute("select memory_index_create(%s)", (tenant.name,))
+    minutes = (time.perf_counter() - started) / 60
+    db.execute("set client_min_messages = warning")
+    if any("no longer fits" in notice for notice in notices):
+        _progress(f"the graph did not fit: {notices}")
+    return f"{minutes:.1f} | {need / 1e9:.1f}"
+
+
+def disk(db: psycopg.Connection) -> str:
+    """Return the gigabytes of the HNSW index, the embeddings, the words and the whole database."""
+    row = db.execute(
+        f"""select (select sum(pg_relation_size(indexrelid)) from pg_index
+                where indrelid = '{TABLE}'::regclass and not indisprimary),
+            pg_table_size('{TABLE}'), pg_total_relation_size('memory_term'), pg_database_size(current_database())"""
+    ).fetchone()
+    assert row
+    return " / ".join(f"{float(size) / 1e9:.2f}" for size in row)
+
+
 def embedding(dsn: str) -> str:
     """Time the default embedder of the DSN's own database on a query."""
     times = Times()
@@ -252,6 +317,17 @@ _TABLE = [
 ]
 
 
+_ONE_TENANT = [
+    "One tenant with all memories. Milliseconds are p50 / p99 over an existing connection:",
+    "",
+    "| memories | column | `memory_recall`, k = 10 | HNSW alone | dense arm's recall@10 under "
+    + " / ".join(FILTERS)
+    + " | build of the index, minutes | `maintenance_work_mem`, GB | HNSW / embeddings / words / all on disk, GB "
+    "| the connection's own memory, MB | table scans in 50 recalls |",
+    "|---|---|---|---|---|---|---|---|---|---|",
+]
+
+
 def _progress(what: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
@@ -262,12 +338,19 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--dims", type=int, default=384)
     parser.add_argument("--queries", type=int, default=300)
+    parser.add_argument("--one-tenant", action="store_true", help="give all rows to one tenant")
+    parser.add_argument(
+        "--vector-type", choices=["vector", "halfvec"], default="halfvec", help="of one tenant"
+    )
     parser.add_argument("--write", type=Path, help="also write the table to this file")
     options = parser.parse_args()
     dsn = os.environ["MINDFUL_DSN"]
-    lines = list(_TABLE)
+    lines = list(_ONE_TENANT if options.one_tenant else _TABLE)
     for rows in options.rows:
-        lines += size(dsn, rows, options.dims, options.queries)
+        if options.one_tenant:
+            lines.append(one_tenant(dsn, rows, options.dims, options.queries, options.vector_type))
+        else:
+            lines += size(dsn, rows, options.dims, options.queries)
         print("\n".join(lines), flush=True)
     text = "\n".join([*lines, "", embedding(dsn)]) + "\n"
     print(text, end="")

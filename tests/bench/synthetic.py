@@ -74,27 +74,72 @@ class Corpus:
         return unit
 
 
-def load(db: psycopg.Connection, rows: int, dims: int) -> list[Tenant]:
+class NestedCorpus(Corpus):
+    """Embeddings in topics within topics, by Zipf's law, whose neighbors are as near as those of real turns.
+
+    2,960 turns of LoCoMo by all-MiniLM-L6-v2: nearest at a cosine of 0.67, the tenth at 0.55, local intrinsic dimension
+    (Levina and Bickel 2004, 20 neighbors) 18.6. 2,960 of these: 0.67, 0.54 and 19.5. Queries: 0.64, 0.52 and 34;
+    LoCoMo's questions: 0.53, 0.40 and 23.
+    """
+
+    _BRANCHES = 20
+    _LEVELS = 3
+
+    def __init__(self, dims: int) -> None:
+        super().__init__(dims)
+        spectrum = np.arange(1, dims + 1) ** -0.4
+        self._spectrum = (spectrum / np.linalg.norm(spectrum)).astype(np.float32)
+        self._mean = self._draw(1) * np.float32(0.2**0.5)
+        self._nodes = [
+            self._draw(self._BRANCHES**level) * np.float32(0.16**0.5) for level in range(1, self._LEVELS + 1)
+        ]
+        shares = np.arange(1, self._BRANCHES + 1) ** -0.8
+        self._shares = shares / shares.sum()
+
+    def vectors(self, count: int) -> NDArray[np.float32]:
+        """Make unit vectors, each in a topic of each level."""
+        made = self._mean + self._draw(count) * np.float32(0.32**0.5)
+        topics = np.zeros(count, dtype=int)
+        for nodes in self._nodes:
+            topics = topics * self._BRANCHES + self._rng.choice(self._BRANCHES, count, p=self._shares)
+            made = made + nodes[topics]
+        return _unit(made)
+
+    def around(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Make unit vectors as near to others as a question is to its answer."""
+        other = _unit(self._mean + self._draw(len(vectors)) * np.float32(0.8**0.5))
+        return _unit(vectors * np.float32(0.25**0.5) + other * np.float32(0.75**0.5))
+
+    def _draw(self, count: int) -> NDArray[np.float32]:
+        return self._rng.standard_normal((count, self.dims), dtype=np.float32) * self._spectrum
+
+
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    made: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return made
+
+
+def load(db: psycopg.Connection, made: Sequence[Tenant], corpus: Corpus, vector_type: str = "vector") -> None:
     """Fill a new database."""
-    made = tenants(rows)
+    rows, dims = sum(tenant.size for tenant in made), corpus.dims
     db.execute("set row_security = off")
     db.execute(
         """insert into model (name, kind, provider, source, options, sha256, dims, is_default)
-           values (%s, 'embedder', 'scripted', '', jsonb_build_object('dims', %s::int), '', %s, true)""",
-        (EMBEDDER, dims, dims),
+           values (%s, 'embedder', 'scripted', '', jsonb_build_object('dims', %s::int, 'vector_type', %s::text),
+                   '', %s, true)""",
+        (EMBEDDER, dims, vector_type, dims),
     )
     db.execute("select _mindful.embedding_table_create(%s, %s)", (EMBEDDER, dims))
     db.execute("create temporary table owner (tenant text, low bigint, high bigint)")
     with db.cursor().copy("copy owner from stdin") as copy:
         for tenant in made:
             copy.write_row((tenant.name, tenant.first, tenant.first + tenant.size - 1))
-    _copy(db, made, Corpus(dims), rows)
+    _copy(db, made, corpus, rows, ">f2" if vector_type == "halfvec" else ">f4")
     _index(db)
     db.execute("reset row_security")
-    return made
 
 
-def _copy(db: psycopg.Connection, made: Sequence[Tenant], corpus: Corpus, rows: int) -> None:
+def _copy(db: psycopg.Connection, made: Sequence[Tenant], corpus: Corpus, rows: int, number: str) -> None:
     """Write memories, four of five of them turns of sessions, and their embeddings."""
     db.execute("create temporary table written (id bigint, content text)")
     names = np.repeat([tenant.name for tenant in made], [tenant.size for tenant in made])
@@ -110,7 +155,8 @@ def _copy(db: psycopg.Connection, made: Sequence[Tenant], corpus: Corpus, rows: 
                 sql.Identifier("mindful", f"memory_embedding_{EMBEDDER}")
             )
         ) as copy:
-            for block in _binary(names[first - 1 : first - 1 + count], first, texts, corpus.vectors(count)):
+            vectors = corpus.vectors(count)
+            for block in _binary(names[first - 1 : first - 1 + count], first, texts, vectors, number):
                 copy.write(block)
 
 
@@ -143,7 +189,7 @@ _MEMORIES = f"""
 
 
 def _binary(
-    names: NDArray[np.str_], first: int, texts: Sequence[str], vectors: NDArray[np.float32]
+    names: NDArray[np.str_], first: int, texts: Sequence[str], vectors: NDArray[np.float32], number: str
 ) -> Iterator[bytes]:
     """Write rows as COPY's binary format has them, which numpy does as records of one size."""
     dims = vectors.shape[1]
@@ -158,14 +204,14 @@ def _binary(
                 ("dims", ">i2"),
                 ("unused", ">i2"),
             ),
-            ("vector", ">f4", (dims,)),
+            ("vector", number, (dims,)),
         ]
     )
     rows = np.zeros(len(texts), row)
     rows["fields"], rows["tenant_size"], rows["tenant"] = 4, 6, names.astype("S6")
     rows["id_size"], rows["id"] = 8, np.arange(first, first + len(texts))
     rows["hash_size"], rows["hash"] = 32, [hashlib.md5(text.encode()).hexdigest() for text in texts]
-    rows["vector_size"], rows["dims"], rows["vector"] = 4 + 4 * dims, dims, vectors
+    rows["vector_size"], rows["dims"], rows["vector"] = 4 + row["vector"].itemsize, dims, vectors
     yield b"PGCOPY\n\xff\r\n\0" + bytes(8)
     yield rows.tobytes()
     yield b"\xff\xff"

@@ -79,7 +79,7 @@ def test_a_file_is_another_when_its_size_or_time_is(tmp_path: Path) -> None:
     assert len({first, second, file_stamp(str(path))}) == 3
 
 
-KNOWN = ("system_prompt", "layout", "template", "stop", "context_length")
+KNOWN = ("system_prompt", "layout", "template", "stop", "context_length", "vector_type")
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,7 @@ KNOWN = ("system_prompt", "layout", "template", "stop", "context_length")
         {"stop": [1]},
         {"layout": "{memories}"},
         {"layout": "{message}"},
+        {"vector_type": "bit"},
     ],
 )
 def test_options_that_nothing_would_read_are_refused(options: dict[str, Any]) -> None:

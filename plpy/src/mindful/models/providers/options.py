@@ -70,6 +70,10 @@ def check_known(options: Mapping[str, Any], known: Sequence[str]) -> None:
             raise InvalidParameterError(f"option {key} is not a text", "Pass a JSON string.")
     if not isinstance(options.get("example", True), bool):
         raise InvalidParameterError("option example is not true or false", "Pass a JSON boolean.")
+    if options.get("vector_type", "vector") not in ("vector", "halfvec"):
+        raise InvalidParameterError(
+            f"option vector_type is {options['vector_type']!r}", 'Pass "vector" or "halfvec".'
+        )
     stop = options.get("stop", [])
     if not isinstance(stop, list) or not all(isinstance(text, str) and text for text in stop):
         raise InvalidParameterError("option stop is not an array of texts", 'Pass an array, such as ["\\n"].')

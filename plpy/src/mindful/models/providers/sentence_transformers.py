@@ -103,7 +103,7 @@ def inspect(kind: str, source: str, options: Mapping[str, Any], interrupts: Inte
             f"sentence_transformers does not support kind {kind}",
             "Register the folder as an embedder or reranker, or a GGUF file with llama_cpp.",
         )
-    check_known(options, ("threads",))
+    check_known(options, ("threads", *(("vector_type",) if kind == "embedder" else ())))
     model = _model(kind, source, options, interrupts)
     weights = next(iter(sorted(Path(source).glob("*.safetensors"))), Path(source) / "config.json")
     return ModelFacts(

@@ -18,7 +18,7 @@ from mindful.models.providers.options import check_known, file_sha256, integer
 _ANSWERING = ("system_prompt", "layout", "example", "prompt_lookup")
 _OPTIONS = {
     "generator": ("context_length", "threads", "repack", "template", "stop", *_ANSWERING),
-    "embedder": ("context_length", "threads", "repack"),
+    "embedder": ("context_length", "threads", "repack", "vector_type"),
 }
 
 _LONGEST_GUESS = 32

@@ -29,7 +29,7 @@ _OPTIONS = {
         "layout",
         "example",
     ),
-    "embedder": (*_SHARED, "strip_accents"),
+    "embedder": (*_SHARED, "strip_accents", "vector_type"),
     "reranker": _SHARED,
 }
 _DEFAULT_CONTEXT = {"generator": 2048, "embedder": 256, "reranker": 512}
