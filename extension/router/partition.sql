@@ -64,7 +64,7 @@ begin
     end if;
     if pg_has_role(current_user, 'mindful_application', 'usage') then
         perform mindful.tenant_set(tenant);
-    elsif tenant is distinct from current_user then
+    elsif tenant <> current_user then
         perform _mindful.raise('42501', format('the router called for the tenant %s as the role %s', tenant, current_user),
             'A user mapping of the router must name the role itself, or a member of mindful_application.');
     end if;

@@ -222,15 +222,15 @@ end
 $$;
 
 create function partition_find(tenant text default null)
-returns table (number integer, host text, port integer, dbname text)
+returns table (number integer, host text, port integer, dbname text, map text, caller text)
 language sql stable parallel safe security invoker
 begin atomic
-    select p.number, p.host, p.port, p.dbname
+    select p.number, p.host, p.port, p.dbname, (_mindful.route_to(p.number)).map, _mindful.tenant()
     from mindful.partition p
     where p.number = _mindful.partition_of(coalesce(partition_find.tenant, _mindful.tenant()));
 end;
 comment on function partition_find(text) is
-'Returns the number and the address of a tenant''s partition, by default of the caller''s. Connect to it for streams (a routed stream returns all pieces at its end), for tables, and for memory_attach and tool_register. Example: select host, port, dbname from partition_find();';
+'Returns the number and the address of a tenant''s partition, by default of the caller''s. Connect to it for streams (a routed stream returns all pieces at its end), memory_attach and tool_register. Begin there with mindful_route.enter(number, map, caller), which a move waits for. caller: the tenant of the role. Example: select host, port, dbname from partition_find();';
 
 create function _mindful.conninfo_value(value text) returns text
 language sql immutable parallel safe security invoker

@@ -1,7 +1,7 @@
 """Client of the PostgreSQL extension mindful, a local assistant with memory behind SQL functions."""
 
-from mindful_client.aio import AsyncClient
-from mindful_client.client import Client
+from mindful_client.aio import AsyncClient, AsyncPartitions
+from mindful_client.client import Client, Partitions
 from mindful_client.errors import (
     AlreadyExistsError,
     InvalidInputError,
@@ -40,6 +40,7 @@ from mindful_client.types import (
 __all__ = [
     "AlreadyExistsError",
     "AsyncClient",
+    "AsyncPartitions",
     "ChatDetail",
     "ClassifierDetail",
     "Client",
@@ -62,6 +63,7 @@ __all__ = [
     "NotFoundError",
     "NotReadyError",
     "Outcome",
+    "Partitions",
     "QueryCancelledError",
     "Ranked",
     "RecalledMemory",

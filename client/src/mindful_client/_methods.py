@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from psycopg import BaseConnection
+from psycopg import BaseConnection, ConnectionInfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
 from mindful_client.calls.statement import DEFAULT
 from mindful_client.errors import InvalidInputError, NotReadyError
 
 M = TypeVar("M", bound=Callable[..., Any])
+T = TypeVar("T")
 
 APPLICATION = "mindful_client"
 """Name of the client's own connections in pg_stat_activity."""
+
+LOG = logging.getLogger("mindful_client")
+READS = frozenset(
+    {
+        "adapters_trained_on", "classifier_list", "confidence_report", "document_list", "embedding_compare", "key_list",
+        "llm_classify", "llm_classify_many", "llm_complete", "llm_complete_stream", "llm_embed", "llm_embed_many",
+        "llm_extract", "llm_extract_many", "llm_generate", "llm_generate_detail", "llm_generate_many",
+        "llm_generate_stream", "llm_if", "llm_if_many", "llm_rank", "llm_rerank", "llm_token_count",
+        "memory_export", "memory_forget_check", "memory_get", "memory_history", "memory_list", "memory_neighbors",
+        "memory_recall", "replay_export", "session_context", "session_get", "session_list", "setting_get",
+    }
+)  # fmt: skip
+"""Functions that a standby answers too. key_use counts requests, so it needs the primary."""
 
 _cursor_numbers = itertools.count(1)
 
@@ -101,3 +118,44 @@ def refuse_beside_stream() -> None:
         sqlstate="55000",
         hint="Read the stream to its end, or close it (contextlib.closing, aclosing). Use a pool for other calls.",
     )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a partition is, and what it is told of a call."""
+
+    dsn: str
+    route: Sequence[Any]
+
+
+IS_ROUTER = "select pg_catalog.to_regprocedure('mindful.partition_find(text)') is not null"
+PARTITION_FIND = "select host, port, dbname, number, map, caller from mindful.partition_find()"
+PARTITION_ENTER = "select mindful_route.enter(%s, %s, %s)"
+MOVES = 3
+"""How often a stream looks for its partition, which may move meanwhile."""
+MOST_IDLE = 8
+"""Connections to a partition that are kept for later streams."""
+TRY_AGAIN_S = 60.0
+
+
+def partition_dsn(router: ConnectionInfo, parameters: str, host: str, port: int, dbname: str) -> str:
+    """Return the connection string of a partition: the router's parameters, with others and the place."""
+    given: dict[str, Any] = router.get_parameters() | {"password": router.password, "connect_timeout": "5"}
+    given |= conninfo_to_dict(parameters)
+    for name in ("hostaddr", "service", "target_session_attrs"):
+        given.pop(name, None)
+    return make_conninfo("", **given | {"host": host, "port": port, "dbname": dbname})
+
+
+def is_within(target: object) -> bool:
+    """Return whether a target is a connection within a transaction."""
+    return isinstance(target, BaseConnection) and not is_idle(target)
+
+
+def taken(items: list[T]) -> Iterator[T]:
+    """Take items from a list that other threads take from too."""
+    while True:
+        try:
+            yield items.pop()
+        except IndexError:
+            return

@@ -6,6 +6,7 @@ A task that is cancelled cancels its call on the server.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from types import TracebackType
@@ -16,6 +17,7 @@ from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool
 
 from mindful_client import _methods, calls
+from mindful_client._methods import Place
 from mindful_client.calls.statement import Call, Stream
 from mindful_client.errors import translated
 
@@ -31,14 +33,14 @@ def _method(
     build: Callable[P, Call[R]],
 ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]]:
     async def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await client._run(build(*args, **kwargs))
+        return await client._run(build(*args, **kwargs), client._source(build.__name__))
 
     return _methods.presented(method, build, "{}")
 
 
 def _stream(build: Callable[P, Stream[R]]) -> Callable[Concatenate[AsyncClient, P], AsyncGenerator[R, None]]:
     def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[R, None]:
-        return client._pieces(build(*args, **kwargs))
+        return client._pieces(build(*args, **kwargs), client._source(build.__name__))
 
     return _methods.presented(method, build, "AsyncGenerator[{}, None]")
 
@@ -56,6 +58,118 @@ def _overloaded(many: Callable[P, Call[R]], each: Callable[Q, Call[S]]) -> _Over
     return cast(_Overloaded[P, R, Q, S], _method(_methods.either(many, each)))
 
 
+class AsyncSource:
+    """Lends the connections of a target."""
+
+    def __init__(self, target: str | psycopg.AsyncConnection[Any] | AsyncConnectionPool[Any]) -> None:
+        self._target = target
+        self._own: psycopg.AsyncConnection[Any] | None = None
+        self._opening = asyncio.Lock()
+        self.is_pooled = isinstance(target, AsyncConnectionPool)
+        # Two tasks on one connection would share a transaction.
+        self.turn = nullcontext() if self.is_pooled else asyncio.Lock()
+        self.streaming = False
+
+    async def lent(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
+        """Return a connection until the end of its context."""
+        if isinstance(self._target, AsyncConnectionPool):
+            return self._target.connection()
+        if isinstance(self._target, psycopg.AsyncConnection):
+            return nullcontext(self._target)
+        async with self._opening:
+            if self._own is None or self._own.closed:
+                self._own = await psycopg.AsyncConnection.connect(
+                    self._target, autocommit=True, fallback_application_name=_methods.APPLICATION
+                )
+            return nullcontext(self._own)
+
+    async def close(self) -> None:
+        """Close the connection that was opened."""
+        if self._own is not None:
+            await self._own.close()
+            self._own = None
+
+
+class AsyncPartitions:
+    """Connections to the partitions of a router, for streams: a routed stream gives all pieces at its end.
+
+    Clients of one role may share them. `parameters` are those of libpq that differ from the router's connection, such
+    as a password. If a partition cannot be reached, streams are routed, and it is tried again after a minute.
+    """
+
+    def __init__(self, parameters: str = "") -> None:
+        self._parameters = parameters
+        self._routers: dict[tuple[str, int, str], bool] = {}
+        self._idle: dict[str, list[psycopg.AsyncConnection[Any]]] = {}
+        self._failed: dict[str, float] = {}
+
+    async def is_router(self, connection: psycopg.AsyncConnection[Any]) -> bool:
+        """Return whether a connection leads to a router."""
+        info = connection.info
+        key = (info.host, info.port, info.dbname)
+        if key not in self._routers:
+            # A transaction of its own: without autocommit, the query would begin one that stays open.
+            async with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
+                await cursor.execute(_methods.IS_ROUTER, prepare=False)
+                ((self._routers[key],),) = await cursor.fetchall()
+        return self._routers[key]
+
+    async def find(self, router: psycopg.AsyncConnection[Any]) -> Place | None:
+        """Return the place of the caller's partition, None without a tenant."""
+        async with router.cursor(row_factory=tuple_row) as cursor:
+            await cursor.execute(_methods.PARTITION_FIND, prepare=False)
+            for host, port, dbname, *route in await cursor.fetchall():
+                dsn = _methods.partition_dsn(router.info, self._parameters, host, port, dbname)
+                return Place(dsn, route)
+        return None
+
+    @asynccontextmanager
+    async def begun(self, place: Place) -> AsyncIterator[psycopg.AsyncConnection[Any] | None]:
+        """Begin a routed call on a partition, None if it cannot be reached. Error 40001: the partition was moved."""
+        connection = await self._connection(place.dsn)
+        if connection is None:
+            yield None
+            return
+        try:
+            async with connection.transaction():
+                await connection.execute(_methods.PARTITION_ENTER, place.route, prepare=False)
+                yield connection
+        finally:
+            if (
+                _methods.is_idle(connection)
+                and len(self._idle.setdefault(place.dsn, [])) < _methods.MOST_IDLE
+            ):
+                self._idle[place.dsn].append(connection)
+            else:
+                await connection.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for connections in self._idle.values():
+            for connection in connections:
+                await connection.close()
+        self._idle.clear()
+
+    async def _connection(self, dsn: str) -> psycopg.AsyncConnection[Any] | None:
+        for connection in _methods.taken(self._idle.get(dsn, [])):
+            try:
+                await connection.execute("", prepare=False)
+            except psycopg.OperationalError:
+                await connection.close()
+            else:
+                return connection
+        if self._failed.get(dsn, 0) > time.monotonic():
+            return None
+        try:
+            return await psycopg.AsyncConnection.connect(
+                dsn, autocommit=True, fallback_application_name=_methods.APPLICATION
+            )
+        except psycopg.OperationalError as error:
+            self._failed[dsn] = time.monotonic() + _methods.TRY_AGAIN_S
+            _methods.LOG.warning("streams are routed, so all pieces come at their end: %s", error)
+            return None
+
+
 class AsyncClient:
     """Calls mindful's functions in a database. Each method is the SQL function of its name.
 
@@ -69,6 +183,11 @@ class AsyncClient:
     With a tenant, each call sets it for its transaction, as members of mindful_application do. The connection may then
     serve others, also behind a pooler. If you began the transaction, its tenant is restored after the call.
 
+    With `reads`, a second target, calls that only read go there, such as to a standby. It may lag behind: what you have
+    just written may be missing. Calls within a transaction of yours stay on its connection.
+
+    Over a router, a stream connects to the tenant's partition (see AsyncPartitions).
+
     If you may not read a stream to its end, put it into contextlib.aclosing.
 
     Besides the errors it names, every method may raise NotAllowedError, NotReadyError, UnavailableError and
@@ -80,16 +199,16 @@ class AsyncClient:
         target: str | psycopg.AsyncConnection[Any] | AsyncConnectionPool[Any],
         *,
         tenant: str | None = None,
+        reads: str | psycopg.AsyncConnection[Any] | AsyncConnectionPool[Any] | None = None,
+        partitions: AsyncPartitions | None = None,
     ) -> None:
-        self._target = target
         self._tenant = _methods.checked_tenant(tenant)
-        self._own: psycopg.AsyncConnection[Any] | None = None
-        self._opening = asyncio.Lock()
-        self._is_pooled = isinstance(target, AsyncConnectionPool)
-        # Two tasks on one connection would share a transaction.
-        self._turn = nullcontext() if self._is_pooled else asyncio.Lock()
+        self._target = target
+        self._main = AsyncSource(target)
+        self._reads = self._main if reads is None else AsyncSource(reads)
+        self._partitions = partitions or AsyncPartitions()
+        self._closes_partitions = partitions is None
         self._active: set[psycopg.AsyncConnection[Any]] = set()
-        self._streaming = False
 
     llm_generate = _method(calls.llm_generate)
     llm_generate_detail = _method(calls.llm_generate_detail)
@@ -211,10 +330,11 @@ class AsyncClient:
                 await connection.cancel_safe()
 
     async def close(self) -> None:
-        """Close the client's own connection, if it has one. Your connection or pool stays open."""
-        if self._own is not None:
-            await self._own.close()
-            self._own = None
+        """Close the client's own connections. Your connection or pool stays open."""
+        await self._main.close()
+        await self._reads.close()
+        if self._closes_partitions:
+            await self._partitions.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -224,68 +344,95 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    async def _run(self, call: Call[R]) -> R:
+    def _source(self, function: str) -> AsyncSource:
+        """Return where a call runs."""
+        if function not in _methods.READS or _methods.is_within(self._target):
+            return self._main
+        return self._reads
+
+    async def _run(self, call: Call[R], source: AsyncSource | None = None) -> R:
+        source = source or self._main
         if call.before is not None:
             await self._run(call.before)
         with translated():
             async with (
-                self._turn,
-                self._connection() as connection,
-                self._transaction(connection),
+                source.turn,
+                self._connection(source) as connection,
+                self._transaction(connection, source),
                 connection.cursor(row_factory=tuple_row) as cursor,
             ):
                 await cursor.execute(call.query, call.parameters, prepare=False)
                 return call.read(await cursor.fetchall())
 
-    async def _pieces(self, call: Stream[R]) -> AsyncGenerator[R, None]:
+    async def _pieces(self, call: Stream[R], source: AsyncSource) -> AsyncGenerator[R, None]:
         if call.before is not None:
             await self._run(call.before)
         with translated():
             async with AsyncExitStack() as opened:
-                async with self._turn:
-                    connection = await opened.enter_async_context(self._connection())
-                    await opened.enter_async_context(self._transaction(connection, streams=True))
+                async with source.turn:
+                    connection = await opened.enter_async_context(self._connection(source))
+                    direct = await self._direct(source, connection, opened)
+                    if direct is None:
+                        await opened.enter_async_context(self._transaction(connection, source, streams=True))
                 cursor = await opened.enter_async_context(
-                    connection.cursor(_methods.cursor_name(), row_factory=tuple_row)
+                    (direct or connection).cursor(_methods.cursor_name(), row_factory=tuple_row)
                 )
                 cursor.itersize = 1
                 await cursor.execute(call.query, call.parameters)
                 async for (piece,) in cursor:
                     yield call.read(piece)
 
+    async def _direct(
+        self, source: AsyncSource, connection: psycopg.AsyncConnection[Any], opened: AsyncExitStack
+    ) -> psycopg.AsyncConnection[Any] | None:
+        """Return a connection to the caller's partition, None if the connection itself serves."""
+        if not _methods.is_idle(connection) or not await self._partitions.is_router(connection):
+            return None
+        for attempt in range(_methods.MOVES):
+            async with self._transaction(connection, source):
+                place = await self._partitions.find(connection)
+            if place is None:
+                return None
+            try:
+                direct = await opened.enter_async_context(self._partitions.begun(place))
+            except psycopg.errors.SerializationFailure:  # the partition was moved meanwhile
+                if attempt + 1 == _methods.MOVES:
+                    raise
+                continue
+            if direct is not None:
+                self._active.add(direct)
+                opened.callback(self._active.discard, direct)
+            return direct
+        return None
+
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        if self._streaming:
+    async def _connection(
+        self, source: AsyncSource | None = None
+    ) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        source = source or self._main
+        if source.streaming:
             _methods.refuse_beside_stream()
-        async with await self._lent() as connection:
+        async with await source.lent() as connection:
             self._active.add(connection)
             try:
                 yield connection
             finally:
                 self._active.discard(connection)
 
-    async def _lent(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
-        if isinstance(self._target, AsyncConnectionPool):
-            return self._target.connection()
-        if isinstance(self._target, psycopg.AsyncConnection):
-            return nullcontext(self._target)
-        async with self._opening:
-            if self._own is None or self._own.closed:
-                self._own = await psycopg.AsyncConnection.connect(
-                    self._target, autocommit=True, fallback_application_name=_methods.APPLICATION
-                )
-            return nullcontext(self._own)
-
     @asynccontextmanager
     async def _transaction(
-        self, connection: psycopg.AsyncConnection[Any], streams: bool = False
+        self,
+        connection: psycopg.AsyncConnection[Any],
+        source: AsyncSource | None = None,
+        streams: bool = False,
     ) -> AsyncIterator[None]:
         """Begin a transaction if the call needs one of its own, as a cursor or a tenant does."""
+        source = source or self._main
         begins = _methods.is_idle(connection) and (
             streams or self._tenant is not None or not connection.autocommit
         )
         if streams:
-            self._streaming = not self._is_pooled and (begins or self._tenant is not None)
+            source.streaming = not source.is_pooled and (begins or self._tenant is not None)
         try:
             async with connection.transaction() if begins else nullcontext():
                 before = await self._set_tenant(connection)
@@ -296,7 +443,7 @@ class AsyncClient:
                         await connection.execute(_methods.TENANT_RESTORE, (before,), prepare=False)
         finally:
             if streams:
-                self._streaming = False
+                source.streaming = False
 
     async def _set_tenant(self, connection: psycopg.AsyncConnection[Any]) -> str:
         """Set the tenant until the transaction ends, and return the one before."""

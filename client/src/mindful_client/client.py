@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import TracebackType
@@ -13,6 +14,7 @@ from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool
 
 from mindful_client import _methods, calls
+from mindful_client._methods import Place
 from mindful_client.calls.statement import Call, Stream
 from mindful_client.errors import translated
 
@@ -28,14 +30,14 @@ def _method(
     build: Callable[P, Call[R]],
 ) -> Callable[Concatenate[Client, P], R]:
     def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return client._run(build(*args, **kwargs))
+        return client._run(build(*args, **kwargs), client._source(build.__name__))
 
     return _methods.presented(method, build, "{}")
 
 
 def _stream(build: Callable[P, Stream[R]]) -> Callable[Concatenate[Client, P], Generator[R, None, None]]:
     def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> Generator[R, None, None]:
-        return client._pieces(build(*args, **kwargs))
+        return client._pieces(build(*args, **kwargs), client._source(build.__name__))
 
     return _methods.presented(method, build, "Generator[{}, None, None]")
 
@@ -53,6 +55,118 @@ def _overloaded(many: Callable[P, Call[R]], each: Callable[Q, Call[S]]) -> _Over
     return cast(_Overloaded[P, R, Q, S], _method(_methods.either(many, each)))
 
 
+class Source:
+    """Lends the connections of a target."""
+
+    def __init__(self, target: str | psycopg.Connection[Any] | ConnectionPool[Any]) -> None:
+        self._target = target
+        self._own: psycopg.Connection[Any] | None = None
+        self._opening = threading.Lock()
+        self.is_pooled = isinstance(target, ConnectionPool)
+        # Two threads on one connection would share a transaction.
+        self.turn = nullcontext() if self.is_pooled else threading.Lock()
+        self.streaming = False
+
+    def lent(self) -> AbstractContextManager[psycopg.Connection[Any]]:
+        """Return a connection until the end of its context."""
+        if isinstance(self._target, ConnectionPool):
+            return self._target.connection()
+        if isinstance(self._target, psycopg.Connection):
+            return nullcontext(self._target)
+        with self._opening:
+            if self._own is None or self._own.closed:
+                self._own = psycopg.Connection.connect(
+                    self._target, autocommit=True, fallback_application_name=_methods.APPLICATION
+                )
+            return nullcontext(self._own)
+
+    def close(self) -> None:
+        """Close the connection that was opened."""
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+
+class Partitions:
+    """Connections to the partitions of a router, for streams: a routed stream gives all pieces at its end.
+
+    Clients of one role may share them. `parameters` are those of libpq that differ from the router's connection, such
+    as a password. If a partition cannot be reached, streams are routed, and it is tried again after a minute.
+    """
+
+    def __init__(self, parameters: str = "") -> None:
+        self._parameters = parameters
+        self._routers: dict[tuple[str, int, str], bool] = {}
+        self._idle: dict[str, list[psycopg.Connection[Any]]] = {}
+        self._failed: dict[str, float] = {}
+
+    def is_router(self, connection: psycopg.Connection[Any]) -> bool:
+        """Return whether a connection leads to a router."""
+        info = connection.info
+        key = (info.host, info.port, info.dbname)
+        if key not in self._routers:
+            # A transaction of its own: without autocommit, the query would begin one that stays open.
+            with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
+                cursor.execute(_methods.IS_ROUTER, prepare=False)
+                ((self._routers[key],),) = cursor.fetchall()
+        return self._routers[key]
+
+    def find(self, router: psycopg.Connection[Any]) -> Place | None:
+        """Return the place of the caller's partition, None without a tenant."""
+        with router.cursor(row_factory=tuple_row) as cursor:
+            cursor.execute(_methods.PARTITION_FIND, prepare=False)
+            for host, port, dbname, *route in cursor.fetchall():
+                dsn = _methods.partition_dsn(router.info, self._parameters, host, port, dbname)
+                return Place(dsn, route)
+        return None
+
+    @contextmanager
+    def begun(self, place: Place) -> Iterator[psycopg.Connection[Any] | None]:
+        """Begin a routed call on a partition, None if it cannot be reached. Error 40001: the partition was moved."""
+        connection = self._connection(place.dsn)
+        if connection is None:
+            yield None
+            return
+        try:
+            with connection.transaction():
+                connection.execute(_methods.PARTITION_ENTER, place.route, prepare=False)
+                yield connection
+        finally:
+            if (
+                _methods.is_idle(connection)
+                and len(self._idle.setdefault(place.dsn, [])) < _methods.MOST_IDLE
+            ):
+                self._idle[place.dsn].append(connection)
+            else:
+                connection.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connections in self._idle.values():
+            for connection in connections:
+                connection.close()
+        self._idle.clear()
+
+    def _connection(self, dsn: str) -> psycopg.Connection[Any] | None:
+        for connection in _methods.taken(self._idle.get(dsn, [])):
+            try:
+                connection.execute("", prepare=False)
+            except psycopg.OperationalError:
+                connection.close()
+            else:
+                return connection
+        if self._failed.get(dsn, 0) > time.monotonic():
+            return None
+        try:
+            return psycopg.Connection.connect(
+                dsn, autocommit=True, fallback_application_name=_methods.APPLICATION
+            )
+        except psycopg.OperationalError as error:
+            self._failed[dsn] = time.monotonic() + _methods.TRY_AGAIN_S
+            _methods.LOG.warning("streams are routed, so all pieces come at their end: %s", error)
+            return None
+
+
 class Client:
     """Calls mindful's functions in a database. Each method is the SQL function of its name.
 
@@ -66,6 +180,11 @@ class Client:
     With a tenant, each call sets it for its transaction, as members of mindful_application do. The connection may then
     serve others, also behind a pooler. If you began the transaction, its tenant is restored after the call.
 
+    With `reads`, a second target, calls that only read go there, such as to a standby. It may lag behind: what you have
+    just written may be missing. Calls within a transaction of yours stay on its connection.
+
+    Over a router, a stream connects to the tenant's partition (see Partitions).
+
     If you may not read a stream to its end, put it into contextlib.closing.
 
     Besides the errors it names, every method may raise NotAllowedError, NotReadyError, UnavailableError and
@@ -77,16 +196,16 @@ class Client:
         target: str | psycopg.Connection[Any] | ConnectionPool[Any],
         *,
         tenant: str | None = None,
+        reads: str | psycopg.Connection[Any] | ConnectionPool[Any] | None = None,
+        partitions: Partitions | None = None,
     ) -> None:
-        self._target = target
         self._tenant = _methods.checked_tenant(tenant)
-        self._own: psycopg.Connection[Any] | None = None
-        self._opening = threading.Lock()
-        self._is_pooled = isinstance(target, ConnectionPool)
-        # Two threads on one connection would share a transaction.
-        self._turn = nullcontext() if self._is_pooled else threading.Lock()
+        self._target = target
+        self._main = Source(target)
+        self._reads = self._main if reads is None else Source(reads)
+        self._partitions = partitions or Partitions()
+        self._closes_partitions = partitions is None
         self._active: set[psycopg.Connection[Any]] = set()
-        self._streaming = False
 
     llm_generate = _method(calls.llm_generate)
     llm_generate_detail = _method(calls.llm_generate_detail)
@@ -208,10 +327,11 @@ class Client:
                 connection.cancel_safe()
 
     def close(self) -> None:
-        """Close the client's own connection, if it has one. Your connection or pool stays open."""
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+        """Close the client's own connections. Your connection or pool stays open."""
+        self._main.close()
+        self._reads.close()
+        if self._closes_partitions:
+            self._partitions.close()
 
     def __enter__(self) -> Self:
         return self
@@ -221,63 +341,92 @@ class Client:
     ) -> None:
         self.close()
 
-    def _run(self, call: Call[R]) -> R:
+    def _source(self, function: str) -> Source:
+        """Return where a call runs."""
+        if function not in _methods.READS or _methods.is_within(self._target):
+            return self._main
+        return self._reads
+
+    def _run(self, call: Call[R], source: Source | None = None) -> R:
+        source = source or self._main
         if call.before is not None:
             self._run(call.before)
         with (
             translated(),
-            self._turn,
-            self._connection() as connection,
-            self._transaction(connection),
+            source.turn,
+            self._connection(source) as connection,
+            self._transaction(connection, source),
             connection.cursor(row_factory=tuple_row) as cursor,
         ):
             cursor.execute(call.query, call.parameters, prepare=False)
             return call.read(cursor.fetchall())
 
-    def _pieces(self, call: Stream[R]) -> Generator[R, None, None]:
+    def _pieces(self, call: Stream[R], source: Source) -> Generator[R, None, None]:
         if call.before is not None:
             self._run(call.before)
         with translated(), ExitStack() as opened:
-            with self._turn:
-                connection = opened.enter_context(self._connection())
-                opened.enter_context(self._transaction(connection, streams=True))
-            cursor = opened.enter_context(connection.cursor(_methods.cursor_name(), row_factory=tuple_row))
+            with source.turn:
+                connection = opened.enter_context(self._connection(source))
+                direct = self._direct(source, connection, opened)
+                if direct is None:
+                    opened.enter_context(self._transaction(connection, source, streams=True))
+            cursor = opened.enter_context(
+                (direct or connection).cursor(_methods.cursor_name(), row_factory=tuple_row)
+            )
             cursor.itersize = 1
             cursor.execute(call.query, call.parameters)
             for (piece,) in cursor:
                 yield call.read(piece)
 
+    def _direct(
+        self, source: Source, connection: psycopg.Connection[Any], opened: ExitStack
+    ) -> psycopg.Connection[Any] | None:
+        """Return a connection to the caller's partition, None if the connection itself serves."""
+        if not _methods.is_idle(connection) or not self._partitions.is_router(connection):
+            return None
+        for attempt in range(_methods.MOVES):
+            with self._transaction(connection, source):
+                place = self._partitions.find(connection)
+            if place is None:
+                return None
+            try:
+                direct = opened.enter_context(self._partitions.begun(place))
+            except psycopg.errors.SerializationFailure:  # the partition was moved meanwhile
+                if attempt + 1 == _methods.MOVES:
+                    raise
+                continue
+            if direct is not None:
+                self._active.add(direct)
+                opened.callback(self._active.discard, direct)
+            return direct
+        return None
+
     @contextmanager
-    def _connection(self) -> Iterator[psycopg.Connection[Any]]:
-        if self._streaming:
+    def _connection(self, source: Source | None = None) -> Iterator[psycopg.Connection[Any]]:
+        source = source or self._main
+        if source.streaming:
             _methods.refuse_beside_stream()
-        with self._lent() as connection:
+        with source.lent() as connection:
             self._active.add(connection)
             try:
                 yield connection
             finally:
                 self._active.discard(connection)
 
-    def _lent(self) -> AbstractContextManager[psycopg.Connection[Any]]:
-        if isinstance(self._target, ConnectionPool):
-            return self._target.connection()
-        if isinstance(self._target, psycopg.Connection):
-            return nullcontext(self._target)
-        with self._opening:
-            if self._own is None or self._own.closed:
-                self._own = psycopg.Connection.connect(
-                    self._target, autocommit=True, fallback_application_name=_methods.APPLICATION
-                )
-            return nullcontext(self._own)
-
     @contextmanager
-    def _transaction(self, connection: psycopg.Connection[Any], streams: bool = False) -> Iterator[None]:
+    def _transaction(
+        self,
+        connection: psycopg.Connection[Any],
+        source: Source | None = None,
+        streams: bool = False,
+    ) -> Iterator[None]:
         """Begin a transaction if the call needs one of its own, as a cursor or a tenant does."""
+        source = source or self._main
         begins = _methods.is_idle(connection) and (
             streams or self._tenant is not None or not connection.autocommit
         )
         if streams:
-            self._streaming = not self._is_pooled and (begins or self._tenant is not None)
+            source.streaming = not source.is_pooled and (begins or self._tenant is not None)
         try:
             with connection.transaction() if begins else nullcontext():
                 before = self._set_tenant(connection)
@@ -288,7 +437,7 @@ class Client:
                         connection.execute(_methods.TENANT_RESTORE, (before,), prepare=False)
         finally:
             if streams:
-                self._streaming = False
+                source.streaming = False
 
     def _set_tenant(self, connection: psycopg.Connection[Any]) -> str:
         """Set the tenant until the transaction ends, and return the one before."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, LiteralString, TypeVar
 
 import psycopg
-from mindful_client import AsyncClient
+from mindful_client import AsyncClient, AsyncPartitions
 from mindful_client.errors import translated
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
@@ -41,20 +41,28 @@ class Database:
         self._settings = settings
         self._short = self._pool(2, _SHORT_S)
         self._long = self._pool(settings.connections, settings.queue_s)
+        self._reads = (
+            self._pool(settings.connections, settings.queue_s, settings.read_dsn)
+            if settings.read_dsn
+            else self._long
+        )
+        self._pools = {self._short, self._long, self._reads}
+        self._partitions = AsyncPartitions(settings.stream_dsn)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def open(self) -> None:
         """Start the pools; the database need not be there yet."""
-        await self._short.open()
-        await self._long.open()
+        for pool in self._pools:
+            await pool.open()
 
     async def close(self) -> None:
         """Cancel what runs, and close the connections."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._short.close()
-        await self._long.close()
+        for pool in self._pools:
+            await pool.close()
+        await self._partitions.close()
 
     @property
     def figures(self) -> Mapping[str, int]:
@@ -89,14 +97,19 @@ class Database:
         return await self._rows(self._short, tenant, sql, parameters)
 
     async def compute(
-        self, tenant: str | None, sql: LiteralString, parameters: Mapping[str, Any]
+        self, tenant: str | None, sql: LiteralString, parameters: Mapping[str, Any], *, reads: bool = False
     ) -> list[dict[str, Any]]:
-        """Run a statement that runs a model, as a tenant."""
-        return await self._rows(self._long, tenant, sql, parameters)
+        """Run a statement that runs a model, as a tenant; with reads true, one that a standby answers too."""
+        return await self._rows(self._reads if reads else self._long, tenant, sql, parameters)
 
     def client(self, tenant: str | None, *, short: bool = False) -> AsyncClient:
         """Return a client as a tenant; with short true, for calls that take a moment and run no model."""
-        return AsyncClient(self._short if short else self._long, tenant=tenant)
+        return AsyncClient(
+            self._short if short else self._long,
+            tenant=tenant,
+            reads=None if short else self._reads,
+            partitions=self._partitions,
+        )
 
     async def run(self, work: Awaitable[T], *, short: bool = False) -> asyncio.Task[T]:
         """Start work in a task of its own, which is not part of the request's."""
@@ -154,9 +167,11 @@ class Database:
                 raise unavailable("the database cannot be reached") from None
             raise
 
-    def _pool(self, size: int, wait_s: float) -> AsyncConnectionPool[psycopg.AsyncConnection[Any]]:
+    def _pool(
+        self, size: int, wait_s: float, dsn: str | None = None
+    ) -> AsyncConnectionPool[psycopg.AsyncConnection[Any]]:
         return AsyncConnectionPool(
-            self._settings.dsn,
+            self._settings.dsn if dsn is None else dsn,
             min_size=0,
             max_size=size,
             timeout=wait_s,

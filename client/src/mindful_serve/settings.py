@@ -12,6 +12,10 @@ class Settings:
     """Options of `mindful serve`."""
 
     dsn: str = ""
+    read_dsn: str = ""
+    """Where calls that only read go, such as to a standby; empty: as all others."""
+    stream_dsn: str = ""
+    """Parameters of connections to a router's partitions that differ from the router's."""
     host: str = "127.0.0.1"
     port: int = 8000
     needs_key: bool = False

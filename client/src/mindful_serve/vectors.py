@@ -44,7 +44,8 @@ async def embed(exchange: Exchange, body: EmbeddingRequest) -> Response:
             param="input",
         )
     arguments = {"model": exchange.settings.model(body.model), "contents": checked_texts("input", texts)}
-    rows = await exchange.whole(exchange.database.compute(exchange.caller.tenant, _EMBED, arguments))
+    work = exchange.database.compute(exchange.caller.tenant, _EMBED, arguments, reads=True)
+    rows = await exchange.whole(work)
     if body.dimensions not in (None, len(rows[0]["vector"])):
         raise ApiError(
             400,
@@ -74,7 +75,8 @@ async def rerank(exchange: Exchange, body: RerankRequest) -> Response:
         "contents": checked_texts("documents", texts),
         "top_n": body.top_n,
     }
-    rows = await exchange.whole(exchange.database.compute(exchange.caller.tenant, _RERANK, arguments))
+    work = exchange.database.compute(exchange.caller.tenant, _RERANK, arguments, reads=True)
+    rows = await exchange.whole(work)
     results: list[dict[str, Any]] = [{"index": row["index"], "relevance_score": row["score"]} for row in rows]
     if body.return_documents:
         for result in results:

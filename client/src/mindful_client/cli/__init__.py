@@ -24,7 +24,7 @@ from mindful_client.cli.serve import serve
 from mindful_client.cli.status import status
 from mindful_client.cli.transfer import export_, import_
 from mindful_client.cli.worker import worker
-from mindful_client.client import Client
+from mindful_client.client import Client, Partitions
 from mindful_client.errors import MindfulError, NotReadyError
 
 
@@ -58,14 +58,30 @@ class _Commands(click.Group):
     envvar="MINDFUL_TENANT",
     help="Tenant to act for, as a member of mindful_application. The default is MINDFUL_TENANT.",
 )
+@click.option(
+    "--read-dsn",
+    envvar="MINDFUL_READ_DSN",
+    default="",
+    help="Where calls that only read go, such as 'host=a,b target_session_attrs=prefer-standby'.",
+)
+@click.option(
+    "--stream-dsn",
+    envvar="MINDFUL_STREAM_DSN",
+    default="",
+    help="Parameters of a stream's connection to a router's partition that differ from --dsn, such as password.",
+)
 @click.version_option(package_name="pg-mindful", message="mindful %(version)s")
 @click.pass_context
-def main(context: click.Context, dsn: str, tenant: str | None) -> None:
+def main(context: click.Context, dsn: str, tenant: str | None, read_dsn: str, stream_dsn: str) -> None:
     """Chat, remember and recall in a PostgreSQL database that has the extension mindful."""
     for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace"), (sys.stderr, "replace")):
         if isinstance(stream, io.TextIOWrapper):  # report bytes that are not text, do not crash
             stream.reconfigure(errors=errors)
-    context.obj = context.with_resource(Client(dsn, tenant=tenant))
+    partitions = Partitions(stream_dsn)
+    context.call_on_close(partitions.close)
+    context.obj = context.with_resource(
+        Client(dsn, tenant=tenant, reads=read_dsn or None, partitions=partitions)
+    )
 
 
 for command in (

@@ -58,6 +58,8 @@ def serve(
     target = context.find_root().params
     settings = Settings(
         dsn=target["dsn"],
+        read_dsn=target["read_dsn"],
+        stream_dsn=target["stream_dsn"],
         host=host,
         port=port,
         needs_key=not is_loopback(host) if needs_key is None else needs_key,
