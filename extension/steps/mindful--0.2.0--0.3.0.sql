@@ -48,6 +48,7 @@ create trigger undefined after delete on setting_definition for each row execute
 -- include sql/memory/recall.sql _mindful.recall_options
 -- include sql/conversation/assistant.sql _mindful.assistant_change
 -- include sql/conversation/context.sql _mindful.session_read
+-- include sql/conversation/recap.sql _mindful.recap_missing
 drop function llm_stream(text, text, integer, real, integer, text, text[], boolean, jsonb, text);
 drop function llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text);
 drop function llm_generate_detail(text, text, integer, real, integer, text, text[], boolean, jsonb, text);

@@ -65,55 +65,44 @@ grant execute on all routines in schema mindful, _mindful to mindful_user;
 revoke execute on procedure model_calibrate(text, jsonb, integer) from mindful_user;
 revoke execute on function key_use(text) from mindful_user;
 grant execute on function key_use(text) to mindful_application;
-revoke execute on function
-    model_register(text, text, text, text, jsonb, text[]),
-    model_unregister(text),
-    model_fallback_set(text, text),
-    model_serve(text, text, text),
-    adapter_register(text, text, text, real, jsonb, text[], jsonb),
-    adapter_share(text, text[]),
-    _mindful.adapter_consents_check(text),
-    _mindful.model_consents(text),
-    _mindful.embedding_table_create(text, integer),
-    memory_index_create(text, text),
-    _mindful.retention_run_all(),
-    _mindful.index_rebuild_all(),
-    _mindful.retention_count(text, jsonb),
-    _mindful.records_expire(text, timestamptz),
-    _mindful.embedding_missing(text),
-    _mindful.embedding_sweep_all(text),
-    _mindful.job_run_all(integer, real),
-    _mindful.job_retry_all(text),
-    _mindful.consolidation_run_all(boolean, integer),
-    _mindful.tuning_run_all(integer),
-    embedding_replica_set(boolean),
-    _mindful.embedding_count_all(),
-    slot_status(),
-    _mindful.model_calibrate_some(text, jsonb, integer, integer),
-    _mindful.update_grant(regclass),
-    _mindful.kv_state_evict()
+revoke execute on function _mindful.embedding_count_all(), _mindful.update_grant(regclass), _mindful.kv_state_evict(),
+    _mindful.records_expire(text, timestamptz)
 from mindful_user;
+-- What only administrators call.
+do $do$
+declare
+    routine regprocedure;
+begin
+    foreach routine in array array[
+        'model_register(text, text, text, text, jsonb, text[])',
+        'model_unregister(text)',
+        'model_fallback_set(text, text)',
+        'model_serve(text, text, text)',
+        'adapter_register(text, text, text, real, jsonb, text[], jsonb)',
+        'adapter_share(text, text[])',
+        '_mindful.adapter_consents_check(text)',
+        '_mindful.model_consents(text)',
+        '_mindful.embedding_table_create(text, integer)',
+        'memory_index_create(text, text)',
+        '_mindful.retention_run_all()',
+        '_mindful.index_rebuild_all()',
+        '_mindful.retention_count(text, jsonb)',
+        '_mindful.embedding_missing(text)',
+        '_mindful.embedding_sweep_all(text)',
+        '_mindful.job_run_all(integer, real)',
+        '_mindful.job_retry_all(text)',
+        '_mindful.consolidation_run_all(boolean, integer)',
+        '_mindful.tuning_run_all(integer)',
+        '_mindful.model_calibrate_some(text, jsonb, integer, integer)',
+        'embedding_replica_set(boolean)',
+        'slot_status()'
+    ]::regprocedure[] loop
+        execute pg_catalog.format('revoke execute on function %s from mindful_user', routine);
+        execute pg_catalog.format('grant execute on function %s to mindful_admin', routine);
+    end loop;
+end
+$do$;
 grant execute on function
-    model_register(text, text, text, text, jsonb, text[]),
-    model_unregister(text),
-    model_fallback_set(text, text),
-    model_serve(text, text, text),
-    adapter_register(text, text, text, real, jsonb, text[], jsonb),
-    adapter_share(text, text[]),
-    _mindful.adapter_consents_check(text),
-    _mindful.model_consents(text),
-    _mindful.embedding_table_create(text, integer),
-    memory_index_create(text, text),
-    _mindful.retention_run_all(),
-    _mindful.index_rebuild_all(),
-    _mindful.embedding_missing(text),
-    _mindful.embedding_sweep_all(text),
-    _mindful.job_run_all(integer, real),
-    _mindful.job_retry_all(text),
-    _mindful.consolidation_run_all(boolean, integer),
-    _mindful.tuning_run_all(integer),
-    _mindful.model_calibrate_some(text, jsonb, integer, integer),
-    embedding_replica_set(boolean),
     embedding_enqueue(text),
     embedding_run(integer, real),
     embedding_retry(text),
@@ -146,7 +135,6 @@ grant execute on function
     _mindful.short_argument(text, text),
     model_unload(text),
     mindful_status(),
-    slot_status(),
     _mindful.tenant(),
     _mindful.time_is_readable(timestamptz),
     _mindful.is_restore(),
@@ -160,7 +148,6 @@ grant execute on function
     setting_set(text, jsonb, text, uuid, text, bigint),
     setting_reset(text, text, uuid, text),
     _mindful.retention_check(text, jsonb, bigint),
-    _mindful.retention_count(text, jsonb),
     setting_undo(bigint),
     tool_register(text, regprocedure, text, jsonb, boolean, text),
     tool_unregister(text, text),
