@@ -19,6 +19,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mindful_serve.audit import Contents
 from serve.conftest import Service, Start, served
 from support import GENERATOR, SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR
 from support.clock import Deadline, within
@@ -274,6 +275,37 @@ def test_the_audit_names_who_and_what_but_not_what_was_said(
     assert '"status": 400' in text
     assert "4711" not in text
     assert key not in text
+
+
+PERSONAL = ("ana@example.org", "415-555-2671", "4111 1111 1111 1111", "AKIAIOSFODNN7EXAMPLE", "hunter2")
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_the_audit_shows_contents_on_request_without_personal_data(
+    dsn_of: Mapping[str, str], key: str, tmp_path: Path, streams: bool
+) -> None:
+    log, text = tmp_path / "log", f"A violin. Mail {', '.join(PERSONAL[:4])}\nMy password is {PERSONAL[4]}."
+    options = ("--keys", "--audit-contents")
+    with log.open("wb") as errors, served(dsn_of["application"], key, *options, stderr=errors) as service:
+        said = [{"role": "user", "content": "Hello"}, {"role": "user", "content": text}]
+        assert service.post(CHAT, BODY | {"messages": said, "stream": streams}).status_code == 200
+        assert service.post("/v1/embeddings", {"model": "absent", "input": text}).status_code == 404
+        service.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "x", "params": {"content": text}})
+    written = log.read_text()
+    assert not [one for one in PERSONAL if one in written]
+    lines = [json.loads(line.partition(": ")[2]) for line in written.splitlines() if '"contents"' in line]
+    hidden = "A violin. Mail [email], [phone], [card], [secret]\nMy password is [secret]"
+    assert [line["contents"]["request"] for line in lines] == [f"Hello\n{hidden}", hidden, hidden]
+    assert lines[0]["contents"]["answer"] == "I do not know."
+
+
+def test_a_number_that_a_stream_cuts_in_two_is_redacted() -> None:
+    contents = Contents()
+    for piece in ("Call 415-", "555-2671", " or ask."):
+        event = {"choices": [{"delta": {"content": piece}}]}
+        contents.take({"type": "http.response.body", "body": f"data: {json.dumps(event)}\n\n".encode()})
+    contents.take({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
+    assert contents.redacted()["answer"] == "Call [phone] or ask."
 
 
 def test_the_guides_own_client_is_served(dsn_of: Mapping[str, str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import logging
 import time
 import uuid
@@ -21,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mindful_serve import chat, memory, models, responses, status, stored, text, vectors
+from mindful_serve import audit, chat, memory, models, responses, status, stored, text, vectors
 from mindful_serve.database import Caller, Database
 from mindful_serve.desk.routes import routes as desk_routes
 from mindful_serve.errors import ApiError
@@ -102,11 +101,12 @@ def application(settings: Settings) -> Starlette:
 
 
 class Gate:
-    """Passes requests on, and writes what became of each: never what it said."""
+    """Passes requests on, and writes what became of each; what it said only with `--audit-contents`, redacted."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._settings = settings
+        self._log = audit.Log(_AUDIT.info)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass one request on."""
@@ -116,21 +116,30 @@ class Gate:
         request = Request(scope)
         started, entry = time.perf_counter(), {"id": uuid.uuid4().hex, "status": 499}
         scope.setdefault("state", {})["audit"] = entry
+        contents = audit.Contents.of(scope["path"]) if self._settings.audits_contents else None
+
+        async def read() -> Message:
+            message = await receive()
+            if contents is not None:
+                contents.take(message)
+            return message
 
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
                 entry["status"] = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", str(entry["id"]).encode())]
+            elif contents is not None:
+                contents.take(message)
             await send(message)
 
         figures: status.Metrics = scope["app"].state.metrics
         figures.running += 1
         try:
             refusal = self._refusal(request)
-            await (refusal.response() if refusal else self._app)(scope, receive, marked)
+            await (refusal.response() if refusal else self._app)(scope, read, marked)
         finally:
             figures.running -= 1
-            self._record(scope, figures, entry, time.perf_counter() - started)
+            self._record(scope, figures, entry, time.perf_counter() - started, contents)
 
     def _refusal(self, request: Request) -> ApiError | None:
         """Without keys, answer programs of this machine only: no page of the web, and nobody behind a proxy."""
@@ -143,7 +152,14 @@ class Gate:
         message = "without keys the service answers programs of this machine only; start it with --keys"
         return ApiError(403, message, "permission_error", code="permission_denied")
 
-    def _record(self, scope: Scope, figures: status.Metrics, entry: dict[str, Any], seconds: float) -> None:
+    def _record(
+        self,
+        scope: Scope,
+        figures: status.Metrics,
+        entry: dict[str, Any],
+        seconds: float,
+        contents: audit.Contents | None,
+    ) -> None:
         route = scope.get("route")
         path = route.path if isinstance(route, Route) else "other"
         figures.add("requests_total", 1, path=path, status=entry["status"])
@@ -158,7 +174,7 @@ class Gate:
         for kind, count in counts.items():
             figures.add("tokens_total", count, kind=kind)
         written = entry | {"method": scope["method"], "path": path, "ms": round(seconds * 1000, 1)}
-        _AUDIT.info(json.dumps(written | {"tokens": counts}))
+        self._log.add(written | {"tokens": counts}, contents)
 
 
 def _posted(settings: Settings, database: Database, handler: Handler[B], model: type[B]) -> Endpoint:

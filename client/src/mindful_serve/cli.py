@@ -11,6 +11,7 @@ import uvicorn
 from mindful_client.errors import InvalidInputError
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from mindful_serve import audit
 from mindful_serve.app import application
 from mindful_serve.settings import Settings, is_loopback
 
@@ -59,6 +60,8 @@ def check(settings: Settings) -> None:
         )
     if settings.needs_key and settings.tenant is not None:
         raise InvalidInputError("--keys and --tenant are given", hint="A key says which tenant it acts for.")
+    if settings.audits_contents:
+        audit.check()
 
 
 def parsed_aliases(given: tuple[str, ...]) -> dict[str, str]:

@@ -37,6 +37,8 @@ class Settings:
     """Bytes of a request's body."""
     origins: tuple[str, ...] = ()
     """Origins whose pages may call the service (CORS)."""
+    audits_contents: bool = False
+    """Whether the log tells what requests and answers said, redacted."""
 
     def model(self, name: str) -> str | None:
         """Return the registered name of a model; None for the default one."""

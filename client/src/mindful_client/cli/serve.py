@@ -33,6 +33,9 @@ import click
     "--body-megabytes", type=click.FloatRange(0.001, 1000), default=4, show_default=True, help="Before 413."
 )
 @click.option("--origin", "origins", multiple=True, help="Origin whose pages may call the service (CORS).")
+@click.option(
+    "--audit-contents", is_flag=True, help="Log texts too, with secrets and personal data replaced by [KIND]."
+)
 @click.pass_context
 def serve(
     context: click.Context,
@@ -46,6 +49,7 @@ def serve(
     request_seconds: float,
     body_megabytes: float,
     origins: tuple[str, ...],
+    audit_contents: bool,
 ) -> None:
     """Answer HTTP in OpenAI's form: /v1/chat/completions, /v1/responses, /v1/embeddings and others.
 
@@ -71,6 +75,7 @@ def serve(
         request_s=request_seconds,
         most_bytes=int(body_megabytes * (1 << 20)),
         origins=origins,
+        audits_contents=audit_contents,
     )
     check(settings)
     run(settings)
