@@ -328,7 +328,7 @@ begin
 end
 $$;
 comment on function setting_define(text, text, text, jsonb, double precision, double precision, text[], text) is
-'Defines a setting of the tenant''s own, or defines it anew. key has a dot in it, such as app.units. type is integer, number, boolean or text. low and high bound numbers; high is the largest number of characters of a text (10000). With prompt, a sentence with %s for the value, chats show the setting to the model, and the assistant may change it when a message asks for it. Values that were set stay. Errors: 22004, 22023 (bad argument), 55000 (it has another type), 54000 (more than 100 settings, or too long). Example: select setting_define(''app.units'', ''text'', ''Units of measurement.'', choices => ''{metric,imperial}'', prompt => ''Use %s units.'');';
+'Defines a setting of the tenant''s own, or defines it anew. The key has a dot in it. Values that were set stay. Errors: 22004, 22023, 54000, 55000. Example: select setting_define(''app.units'', ''text'', ''Units of measurement.'', choices => ''{metric,imperial}'', prompt => ''Use %s units.'');';
 
 create function setting_undefine(key text) returns boolean
 language plpgsql volatile parallel unsafe security invoker

@@ -38,12 +38,15 @@ def write_adapter(
     return _written(writer, path)
 
 
-def write_truncated(path: Path, base: str) -> str:
-    """Write a GGUF with the base's tokenizer, embeddings and first layers, and return its path."""
+def write_truncated(path: Path, base: str, *, without: str = "") -> str:
+    """Write a GGUF with the base's tokenizer, embeddings and first layers, and return its path.
+
+    The metadata named by `without` is left out.
+    """
     reader = GGUFReader(base)
     writer = GGUFWriter(path, "llama")
     for name, field in reader.fields.items():
-        if name.startswith("GGUF.") or name == "general.architecture":
+        if name.startswith("GGUF.") or name in ("general.architecture", without):
             continue
         value = KEPT if name == "llama.block_count" else field.contents()
         writer.add_key_value(name, value, field.types[0], sub_type=field.types[-1])

@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 from support import EMBEDDER, GENERATOR, fails, one
 from support.files import readable_folder
 from support.models import model_files
+from support.weights import write_truncated
 
 
 @pytest.mark.smoke
@@ -258,3 +259,30 @@ def patch(path: Path, place: int, data: bytes) -> None:
     with path.open("r+b") as file:
         file.seek(place)
         file.write(data)
+
+
+def test_a_file_without_a_template_gets_that_of_its_family(db: psycopg.Connection) -> None:
+    """SmolLM2's vocabulary has the control tokens of ChatML. Cut to two layers, its answers do not end."""
+    heard: list[str] = []
+    db.add_notice_handler(lambda notice: heard.append(f"{notice.message_primary} {notice.message_hint}"))
+    with readable_folder() as folder:
+        path = write_truncated(
+            folder / "bare.gguf", model_files(db)["generator"], without="tokenizer.chat_template"
+        )
+        db.execute("select model_register('bare', 'generator', 'llama_cpp', %s)", (path,))
+        own = Jsonb({"template": "{{ messages[-1].content }}", "stop": ["END"]})
+        db.execute("select model_register('own', 'generator', 'llama_cpp', %s, %s)", (path, own))
+    options = dict(db.execute("select name, options from model where name in ('bare', 'own')").fetchall())
+    assert "<|im_start|>assistant" in options["bare"]["template"]
+    assert "<|im_end|>" in options["bare"]["stop"]
+    assert options["own"] == own.obj
+    assert any('model "bare"' in message for message in heard)
+
+
+def test_a_good_file_is_registered_as_it_is(db: psycopg.Connection) -> None:
+    heard: list[object] = []
+    db.add_notice_handler(lambda notice: heard.append(notice.message_primary))
+    path = model_files(db)["generator"]
+    db.execute("select model_register('again', 'generator', 'llama_cpp', %s)", (path,))
+    assert db.execute("select options from model where name = 'again'").fetchone() == ({},)
+    assert heard == []

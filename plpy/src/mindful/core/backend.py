@@ -183,6 +183,10 @@ class Backend:
         _server.ResetLatch(_latch)
         self.check()
 
+    def warning(self, message: str, hint: str) -> None:
+        """Send a warning to the client."""
+        plpy.warning(f"{_PREFIX}: {message}", hint=hint)
+
     def wake(self, process: int) -> None:
         """Set another backend's latch by SIGUSR1, the signal that backends notify each other with."""
         with contextlib.suppress(OSError):

@@ -56,6 +56,9 @@ class Database(Interrupts, Protocol):
         not caught.
         """
 
+    def warning(self, message: str, hint: str) -> None:
+        """Send a warning to the client."""
+
     def after_transaction(self, action: Callable[[], object]) -> None:
         """Call an action once after the commit or rollback of this transaction. It must not use the database."""
 
@@ -284,3 +287,5 @@ class ModelFacts:
     license: str | None
     found: Mapping[str, Any] = field(default_factory=dict)
     """Options that the caller did not pass and the provider found out."""
+    warnings: tuple[tuple[str, str], ...] = ()
+    """Messages and hints about what the model lacks."""

@@ -39,6 +39,8 @@ def model_register(
     settings = _settings(options)
     facts = providers.module(provider).inspect(kind, source, settings, db)
     _insert(db, (name, kind, provider, source, json.dumps({**settings, **facts.found})), granted_to, facts)
+    for message, hint in facts.warnings:
+        db.warning(f'model "{name}": {message}', hint)
     return name
 
 

@@ -14,6 +14,7 @@ from mindful.models.providers.llama.library import llama
 from mindful.models.providers.llama.probe import probe
 from mindful.models.providers.llama.weights import Weights
 from mindful.models.providers.options import check_known, file_sha256, integer
+from mindful.models.providers.trial import TRIAL_CONTEXT, answers, family, judge
 
 _ANSWERING = ("system_prompt", "layout", "example", "prompt_lookup")
 _OPTIONS = {
@@ -54,14 +55,50 @@ def inspect(kind: str, source: str, options: Mapping[str, Any], interrupts: Inte
             from mindful.models.providers.llama.template import ChatTemplate
 
             ChatTemplate(weights, options.get("template")).encode([Message("user", "Hi")])
-        return ModelFacts(
+        facts = ModelFacts(
             sha256=file_sha256(source, interrupts),
             context_length=context_length,
             dims=llama.llama_model_n_embd_out(weights.model) if pooled else None,
             license=weights.metadata("general.license"),
         )
+        preset, remarks = _preset(weights, options) if kind == "generator" else ({}, [])
     finally:
         weights.close()
+    return _tried(source, options, facts, preset, remarks, interrupts) if kind == "generator" else facts
+
+
+def _preset(weights: Weights, options: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return the options of the model's family that the file and the caller left open."""
+    if "template" in options or weights.chat_template() is not None:
+        return {}, []
+    if preset := dict(family(weights)):
+        return {key: value for key, value in preset.items() if key not in options}, []
+    return {}, [
+        ("the file has no chat template", "Pass the option template, or use an instruction-tuned file.")
+    ]
+
+
+def _tried(
+    source: str,
+    options: Mapping[str, Any],
+    facts: ModelFacts,
+    preset: dict[str, Any],
+    remarks: list[tuple[str, str]],
+    interrupts: Interrupts,
+) -> ModelFacts:
+    """Ask the model three questions, and add what they show to the facts."""
+    length = min(facts.context_length or TRIAL_CONTEXT, TRIAL_CONTEXT)
+    spec = ModelSpec(
+        "", "generator", "llama_cpp", source, "", {**options, **preset, "context_length": length}
+    )
+    generator = cast(Generator, load(spec, interrupts))
+    try:
+        stops, more = judge(list(answers(generator, interrupts)))
+    finally:
+        generator.close()
+    if stops and "stop" not in options:
+        preset["stop"] = [*preset.get("stop", ()), *stops]
+    return replace(facts, found=preset, warnings=(*remarks, *more))
 
 
 def inspect_adapter(
