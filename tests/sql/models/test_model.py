@@ -272,7 +272,8 @@ def test_a_file_without_a_template_gets_that_of_its_family(db: psycopg.Connectio
         db.execute("select model_register('bare', 'generator', 'llama_cpp', %s)", (path,))
         own = Jsonb({"template": "{{ messages[-1].content }}", "stop": ["END"]})
         db.execute("select model_register('own', 'generator', 'llama_cpp', %s, %s)", (path, own))
-    options = dict(db.execute("select name, options from model where name in ('bare', 'own')").fetchall())
+    rows = db.execute("select name, options from model where name in ('bare', 'own')").fetchall()
+    options: dict[str, dict[str, list[str]]] = dict(rows)
     assert "<|im_start|>assistant" in options["bare"]["template"]
     assert "<|im_end|>" in options["bare"]["stop"]
     assert options["own"] == own.obj
