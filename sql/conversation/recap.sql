@@ -36,6 +36,7 @@ declare
     written text[] := array(
         select m.source_key from mindful.memory m
         where m.tenant = (select _mindful.tenant()) and m.source = _mindful.recap_source(recap_missing.session_id)
+            and m.source_key is not null
     );
 begin
     return query

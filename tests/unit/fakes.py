@@ -29,6 +29,7 @@ class FakeDatabase:
         known = {key: answer for given in answers for key, answer in given.items()}
         self.answers: dict[str, Answer] = known | {
             "mindful.setting_get('result_cache')": [{"wanted": False}],
+            "from mindful.model_ranking": [],
             "select _mindful.tenant() as tenant": [{"tenant": "ana"}],
             "mindful.setting_get($1)": lambda key: [{"value": {"model_slots": 2}.get(key, 1000)}],
         }
