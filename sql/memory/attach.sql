@@ -335,11 +335,8 @@ begin
 end
 $$;
 comment on function memory_attach(regclass, text, text, text, text) is
-'Stores the rows of a table as memories, now and after each change, and returns the number of rows stored now.
-content is an SQL expression over the columns that gives a row''s text, metadata one that gives a jsonb object, and tenant one that gives the tenant of the row''s memory; only a member of mindful_application may pass tenant. Rows whose text or tenant is NULL or whose text is blank have no memory. A text longer than the default embedder reads is split into parts, as documents are. Memories have the table''s name as source and the row''s primary key as source_key.
-mode sync embeds within the statement that writes, one batch a statement; async leaves it to a worker (embedding_run). Without tenant the memories belong to the tenant that attaches. Expressions are evaluated with time zone UTC and ISO dates; functions outside pg_catalog need their schema. A column that is used cannot be renamed while the table is attached.
-Example: SELECT memory_attach(''public.ticket'', ''subject || :  || body'', metadata => ''jsonb_build_object(priority, priority)'');
-Errors: 22004, 22023, 42501 (not the table''s owner, or tenant passed by a role that is not an application), 42703 (no such column), 42710 (attached already), 42809 (not an ordinary table), 42P01 (no such table), 42P16 (no primary key).';
+'Stores the rows of a table as memories, now and after each change, and returns the number of rows stored now. content, metadata and tenant are SQL expressions over the columns. Errors: 22004, 22023, 42501, 42703, 42710, 42809, 42P01, 42P16.
+Example: SELECT memory_attach(''public.ticket'', ''subject || '''': '''' || body'', metadata => ''jsonb_build_object(''''priority'''', priority)'');';
 
 create function _mindful.attachment_tenant_insert(relation regclass, row_tenant text) returns void
 language sql volatile parallel unsafe security invoker

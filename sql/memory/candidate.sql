@@ -199,6 +199,8 @@ $$;
 comment on function _mindful.recall_terms(text) is
 'The lexemes of a query that the tenant''s memories hold, at most 100, the rarest first: in how many, counted up to about a thousand and estimated from one posting in 32 beyond; the inverse document frequency (that of Lucene); and the mean length of the tenant''s memories.';
 
+-- The candidates: memories of the rarest lexemes, as many lexemes as have 1000 postings in all and at least one, and of
+-- each the newest 20000 postings. The common lexemes are looked up for the candidates only.
 create function _mindful.recall_lexical(query text, candidates integer, filter recall_filter)
 returns table (id bigint, term bigint, idf double precision, frequency double precision)
 language plpgsql stable parallel safe security invoker rows 200
@@ -255,4 +257,4 @@ begin
 end
 $$;
 comment on function _mindful.recall_lexical(text, integer, recall_filter) is
-'The postings of the memories that best match a query by Okapi BM25, k1 = 1.2 and b = 0.4 (Robertson and Zaragoza 2009), with frequencies divided by 1 - b + b x length / mean length. Candidates come from the rarest lexemes, as many as have 1000 postings in all and at least one (MaxScore, Turtle and Flood 1995, without its guarantee), and from the newest 20000 of a lexeme''s; the common ones are looked up for the candidates. A lexeme counts at most 255 times in a text, as in tsvector.';
+'The postings of the memories that best match a query by Okapi BM25, k1 = 1.2 and b = 0.4 (Robertson and Zaragoza 2009), with frequencies divided by 1 - b + b x length / mean length. Candidates come from the rarest lexemes (MaxScore, Turtle and Flood 1995, without its guarantee). A lexeme counts at most 255 times in a text, as in tsvector.';

@@ -91,7 +91,7 @@ from mindful.memory.document import document_insert
 return document_insert(content, source, title, format, metadata, max_tokens, overlap)
 $python$;
 comment on function document_insert(text, text, text, text, jsonb, integer, integer) is
-'Remembers a document in chunks, memories of kind document, and says how many there are and what changed. When the same source comes again, chunks with the same text stay the same memories, with their embeddings; new ones are added and those that are gone deleted, all in one transaction. Formats: prose (pages, paragraphs, sentences), markdown (sections), code (definitions), auto (by the ending of source, as is the language of code). A chunk has at most max_tokens tokens of the default embedder (NULL: as many as it reads, at most 240) and shares at most overlap with the one before (NULL: a tenth). Metadata of a chunk: what is given here, title, heading (the path of its section or definition, or its page), chunk (its number), chunks (of how many), start and end (characters of the document from 0). Errors: 22004, 22023 (bad argument), 42710 (source of other memories), 54000 (content over 16 MB, source over 1024 bytes).';
+'Stores a document as chunks (memories of kind document), and returns their number and what changed. If the source exists, chunks with the same text stay, new ones are added, and the others are deleted. Errors: 22004, 22023, 42710 (source of other memories), 54000 (content over 16 MB). Example: select * from document_insert(''notes.md'', ''# Tea'' || chr(10) || ''Ana likes tea.'');';
 
 create function document_insert_parts(source text, parts jsonb, title text default null, metadata jsonb default '{}')
 returns document_change
@@ -127,10 +127,8 @@ begin
 end
 $$;
 comment on function document_insert_parts(text, jsonb, text, jsonb) is
-'Stores a document in parts that the caller made, such as the operations of an API, and returns what document_insert does.
-parts: an array of objects with key and content, optionally heading and metadata. If the source exists, its parts are matched by key: changed texts are replaced, missing parts are deleted. The embedding of a part covers only as much text as the default embedder reads.
-Example: SELECT * FROM document_insert_parts(''api'', ''[{"key": "GET /users", "content": "Lists users."}]'');
-Errors: 22004, 22023 (invalid element or repeated key), 42710 (memories that are not documents have this source), 54000 (text over 262144 bytes, key or source over 1024).';
+'Stores a document in parts that the caller made, such as the operations of an API, and returns what document_insert does. Errors: 22004, 22023 (element or repeated key), 42710 (source of other memories), 54000.
+Example: SELECT * FROM document_insert_parts(''api'', ''[{"key": "GET /users", "content": "Lists users."}]'');';
 
 create function _mindful.part_key(key text, number bigint) returns text
 language sql stable parallel safe security invoker

@@ -536,10 +536,5 @@ begin
 end
 $$;
 comment on function memory_forget(bigint[], uuid, jsonb, boolean, boolean, boolean) is
-'Deletes memories and all rows that refer to them, and returns the number of rows by table and action.
-Pass exactly one of: ids (their other versions without evidence of their own go too), session_id (the session and all its messages), filter, everything => true. filter is an object of kind, role, source, content (part of the text), metadata (contained), since and before (created_at); all conditions must hold.
-Deleted too: summaries that cover them, memories drawn from them alone, embeddings, links, evidence, jobs, reviews, decisions and records of answers. A memory with other evidence, or stored without evidence as well, stays without their evidence. An exact duplicate stays; with copies => true it is deleted, messages excepted. A memory that they had superseded is valid again. Their ids are removed from the replies that were shown them, titles taken from them are cleared, and stored states of their conversations are deleted.
-Actions: deleted; changed; kept (an attached table still has the row); mention (a row that repeats their words and stays, see memory_forget_check); withdrawn (an adapter trained on them; the receipt names its file, which an administrator must delete; see the setting adapter_on_forget). forget_receipt keeps the counts. With dry_run true, the deletion is executed and rolled back, so the counts are exact.
-Backups, the write-ahead log, pages before VACUUM and the memory of running connections are not reached. All or nothing is deleted.
-Example: SELECT * FROM memory_forget(filter => ''{"content": "safe", "kind": "fact"}'', dry_run => true);
-Errors: 22004, 22008 (a time outside the years 1 to 9999), 22023 (no or several choices, or an invalid filter), 42704 (the tenant has no such memory or session).';
+'Deletes memories and all rows that refer to them, and returns the number of rows by table and action. Pass exactly one of ids, session_id, filter and everything => true. With dry_run true, the counts are exact and nothing is deleted. Errors: 22004, 22008, 22023, 42704.
+Example: SELECT * FROM memory_forget(filter => ''{"content": "safe", "kind": "fact"}'', dry_run => true);';

@@ -231,7 +231,6 @@ begin
 end
 $$;
 comment on function memory_forget_check(bigint, bigint[]) is
-'Searches all tables for traces of deleted memories, by a receipt or by ids. No row means that nothing is left.
-finding: reference (a row names one of the ids). By receipt also: copy (the same text, ignoring case and white space) and mention (a row that shared two to four consecutive words when the memory was deleted, and has not changed since). Copies and mentions came from elsewhere: the caller decides about them.
+'Searches all tables for traces of deleted memories, by a receipt or by ids. No row means that nothing is left. finding is reference, copy or mention.
 Example: SELECT * FROM memory_forget_check(receipt_id => 3);
 Errors: 22023 (both or neither argument), 42704 (the tenant has no such receipt).';

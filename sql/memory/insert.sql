@@ -48,8 +48,7 @@ begin
 end
 $$;
 comment on function memory_insert_many(jsonb) is
-'Stores memories, a JSON array of objects with the fields of memory_insert, and returns their ids in order.
-All are stored or none: an error names the element. Embeddings are computed in batches. The setting memory_duplicates decides about a fact that exists already: keep stores it again. join_exact counts the repetition in memory_duplicate, adds its evidence to the existing memory and returns the id of that memory; the text must be equal, and the existing fact must be in force, without source or validity, and contain the metadata. join_near also joins facts of nearly the same meaning; a worker joins those that it embeds later.
+'Stores memories, a JSON array of objects with the fields of memory_insert, and returns their ids in order. All are stored or none: an error names the element. Embeddings are computed in batches.
 Example: SELECT memory_insert_many(''[{"content": "Ana likes tea."}, {"content": "Bob is 7.", "importance": 0.9}]'');
 Errors: as memory_insert.';
 
@@ -123,7 +122,6 @@ begin atomic
         'evidence', _mindful.json_argument('evidence', evidence), 'session_id', session_id)));
 end;
 comment on function memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb, uuid) is
-'Stores a text as a memory and returns its id.
-kind: fact, document, summary or reflection; message_insert stores messages. importance (NULL: 0.5) and confidence: 0 to 1. level: data (NULL), information, knowledge or wisdom. The memory is valid from valid_from until before valid_to; NULL is no limit. evidence: an array of {"source_id", "quote"}, see memory_evidence_insert. session_id binds the memory to a session: recall within the session finds it, and deleting the session deletes it. The text is indexed in the same transaction, and embedded if there is a default embedder and the setting embedding_mode is sync.
+'Stores a text as a memory and returns its id. kind is fact, document, summary or reflection. The memory is valid from valid_from until before valid_to; NULL is no limit.
 Example: SELECT memory_insert(''Ana moved to Oslo.'', valid_from => ''2026-05-01'');
-Errors: 22004, 22008 (a time outside the years 1 to 9999), 22023 (empty text, unknown kind or level, number out of range, a quote that its source does not contain), 23505 (a memory has this source and source_key), 42704 (the tenant has no such source_id or session), 54000 (more than 262144 bytes).';
+Errors: 22004, 22008, 22023, 23505 (source and source_key exist), 42704 (no such source_id or session), 54000 (more than 262144 bytes).';

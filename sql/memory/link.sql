@@ -185,7 +185,6 @@ begin atomic
     limit (select a.k from argument a);
 end;
 comment on function memory_neighbors(bigint, integer, text[], text, integer, integer, timestamptz) is
-'Returns the k nearest memories that links lead to from a memory, at most depth (1 to 5) links away, nearest first.
-Each memory comes once, by its shortest path; of equal paths, by the strongest. weight is the product of the weights on the path. fanout: links that are followed from each memory, strongest first. relations: only these (NULL: all). direction: out (source to target), in or both. as_of: only through memories valid at this time (NULL: any time). At most 10,000 paths are followed.
+'Returns the k nearest memories that links lead to from a memory, at most depth (1 to 5) links away, nearest first. Each memory comes once.
 Example: SELECT content, relation, path FROM memory_neighbors(3, depth => 2, relations => ''{works_for}'');
 Errors: 22004, 22008 (as_of is outside the years 1 to 9999), 22023, 42704 (the tenant has no such memory).';

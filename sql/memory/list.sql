@@ -66,7 +66,6 @@ begin
 end
 $$;
 comment on function memory_list(text[], jsonb, uuid, timestamptz, bigint, integer) is
-'Returns memories by id, newest first, at most max_count (1 to 1000).
-kinds, metadata (an object, with conditions) and session_id filter as in memory_recall; NULL means any. as_of: only memories valid at this time; NULL returns all versions. before_id: only smaller ids. Pass the last id of a page to get the next page.
+'Returns memories by id, newest first, at most max_count (1 to 1000). before_id: only smaller ids; pass the last id of a page to get the next page.
 Example: SELECT id, content FROM memory_list(kinds => ''{fact}'', before_id => 1200, max_count => 20);
 Errors: 22004, 22008 (as_of is finite and outside the years 1 to 9999), 22023.';

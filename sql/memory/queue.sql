@@ -336,8 +336,7 @@ begin
 end
 $$;
 comment on function embedding_run(integer, real) is
-'Computes embeddings of waiting memories, at most max_jobs or until max_seconds have passed, and returns the counts.
-A user''s call works for the own tenant, an administrator''s call for all tenants in equal shares. embedded: stored. dropped: the text has an embedding already, or has changed. failed: attempts that failed. All work is in the caller''s transaction; worker_run commits after each batch. Any number of workers may run. A job that fails is tried again after embedding_retry_s seconds, then after twice that time, and so on. After embedding_attempts attempts it moves to embedding_job_failed.
+'Computes embeddings of waiting memories, at most max_jobs or until max_seconds have passed, and returns the counts. A user''s call works for the own tenant, an administrator''s call for all tenants in equal shares. All work is in the caller''s transaction; worker_run commits after each batch. Any number of workers may run.
 Errors: 22004, 22023.';
 
 create procedure worker_run(max_seconds real default 60, idle boolean default false)

@@ -103,6 +103,10 @@ $$;
 comment on function _mindful.recall_prior(memory, text[], jsonb) is
 'Returns what is added to the score of a message whatever the query says, except for the names in it (lower case): long statements are worth more than short ones and questions, and long replies of an assistant less. The speaker is metadata "speaker", or a name at the beginning, as in "Ana: ..." and "Ana said, ...". Other memories get 0.';
 
+-- Words of a neighbor count by recall_neighbor_share to the power of its distance, less if the neighbor is long
+-- (recall_neighbor_length), and more if it is a question before the turn (recall_neighbor_question). similarity_context
+-- sums the similarities of the turns before and after, weighted likewise. Only candidates are read, so a neighbor that
+-- no arm found adds nothing.
 create function _mindful.recall_scores(
     query text,
     embedding vector,
@@ -203,7 +207,7 @@ begin
 end
 $$;
 comment on function _mindful.recall_scores(text, vector, text, integer, integer, recall_filter, boolean, jsonb) is
-'The memories with the best weighted sums of what the arms found, boosts not counted. bm25_context is BM25 of a turn and the two before and after it as fields of one text (BM25F), whose words count by recall_neighbor_share to the power of their distance, less where the neighbor is long (recall_neighbor_length) and more where it is a question before the turn (recall_neighbor_question). Similarities are scaled to [0, 1] over the candidates, or to less where they are all within 0.1; similarity_context is the sum of those of the turns before and after, weighted likewise. Candidates alone are seen, so a neighbor that no arm found adds nothing. The arms find only what passes the filter if narrow, else what they found is filtered.';
+'The memories with the best weighted sums of what the arms found, without boosts. bm25_context is BM25 of a turn and the two before and after it as fields of one text (BM25F). Similarities are scaled to [0, 1] over the candidates, or to less if they are all within 0.1. If narrow, the arms find only what passes the filter; else the filter is applied to what they found.';
 
 create function _mindful.recall_ranked(
     query text,
@@ -511,8 +515,6 @@ begin
 end
 $$;
 comment on function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, integer, real, boolean, boolean, text, text) is
-'Returns the k memories (1 to 1000) that best match a query in meaning and in words, best first.
-The words and meaning of neighboring turns count too. Filters, NULL means any: kinds; session_id; source, such as the name of an attached table; scope, a name that memories or sessions have as "scope" in their metadata, or all (NULL: the setting recall_scope); metadata, an object that theirs contains. A value in metadata may be a condition: {"price": {"$gte": 10, "$lt": 20}}, {"$or": [{"topic": "tea"}, {"$not": {"year": {"$in": [2024, 2025]}}}]}. Operators are $eq, $ne, $gt, $gte, $lt, $lte, $in, $exists, $and, $or and $not; values of different types are not equal, texts are compared by code point.
-All memories are valid at as_of: from valid_from until before valid_to. Memories with the same text come once. With rerank, the default reranker orders the best 50 again if it ends within recall_rerank_ms. diversity (0 to 1) passes over memories like earlier ones. statements leaves out messages that only ask and the model''s replies. max_tokens limits the tokens of all texts, at four characters a token. No model but the embedder and the reranker runs. It works in read-only transactions.
+'Returns the k memories (1 to 1000) that best match a query in meaning and in words, best first. Filters are kinds, session_id, source, scope and metadata; NULL means any.
 Example: SELECT content, source_key FROM memory_recall(''a wet basement'', source => ''public.ticket'', metadata => ''{"priority": {"$gte": 3}}'');
-Errors: 22004 (NULL), 22008 (as_of outside the years 1 to 9999), 22023 (empty query, an argument out of range, unknown kind or operator, scope session without session_id), 54000 (metadata too large or deep), 55000 (rerank without a default reranker).';
+Errors: 22004, 22008, 22023, 54000, 55000 (rerank without a default reranker).';

@@ -109,9 +109,7 @@ begin
 end
 $$;
 comment on function memory_prune(interval, interval, interval, real, real, integer, text[], boolean) is
-'Deletes the memories that meet all given conditions, and returns them with the reason, least valuable first.
-older_than: age. unused_for: time since it was created or last shown. invalid_for: time since valid_to. max_importance: importance at most this. max_value: importance x 0.5 ^ (idle time / half-life) at most this; the setting retention_half_life_days gives the half-life. max_count: keeps this many of the most valuable memories of these kinds.
-kinds: which kinds to consider; messages only if listed. With dry_run true, it only returns what it would delete. Facts stay when the messages that support them are deleted, without that evidence. Rows of attached tables stay. forget_receipt keeps a receipt.
+'Deletes the memories that meet all given conditions, and returns them with the reason, least valuable first. With dry_run true, it only returns what it would delete.
 Example: SELECT * FROM memory_prune(older_than => ''90 days'', max_importance => 0.3, dry_run => true);
 Error 22023: no condition, or a value outside its range.';
 
@@ -343,5 +341,4 @@ begin
 end
 $$;
 comment on function retention_run() is
-'Deletes what the settings retention_* no longer keep, and returns the number of rows by table and action.
-A user''s call works for the own tenant. An administrator''s call works for all tenants, by the settings of each; it also deletes records older than the setting retention_audit_days, and returns the sums without receipt_id. If one tenant fails there, the call raises a warning and goes on with the next. Rows of attached tables stay. Workers and worker_schedule call it every day.';
+'Deletes what the settings retention_* no longer keep, and returns the number of rows by table and action. A user''s call works for the own tenant, an administrator''s call for all tenants, by the settings of each. Rows of attached tables stay. Workers and worker_schedule call it every day.';

@@ -99,8 +99,7 @@ begin
 end
 $$;
 comment on function embedding_enqueue(text) is
-'Queues memories whose text has no embedding by an embedder (NULL: the default), and returns the number of new jobs.
-A user''s call works for the own tenant, an administrator''s call for all tenants. It finds memories that were restored, replicated, written with row_security off or before the embedder was registered. Call it to fill a new embedder while the old one is in use. Failed jobs stay: see embedding_retry. Errors: 42704 (no such embedder), 55000 (no default embedder).';
+'Queues memories whose text has no embedding by an embedder (NULL: the default), and returns the number of new jobs. A user''s call works for the own tenant, an administrator''s call for all tenants. Failed jobs stay: see embedding_retry. Errors: 42704 (no such embedder), 55000 (no default embedder).';
 
 create function _mindful.embedding_missing(model text) returns table (memories bigint, missing bigint)
 language plpgsql stable parallel safe security definer

@@ -72,8 +72,7 @@ begin atomic
     where a.tenant = (select _mindful.tenant());
 end;
 comment on function memory_export(text[], uuid, text, boolean) is
-'Returns the tenant''s memories and the rows that refer to them as JSON objects, which memory_import reads.
-The first object has type export. Sessions, memories, links, evidence and accesses follow, with all columns. Filters: kinds, session_id, source. Links and evidence come if both memories pass the filters. With embeddings true, memories include the embeddings of their present text. Use a cursor or COPY to read many rows.
+'Returns the tenant''s memories and the rows that refer to them as JSON objects, which memory_import reads. Use a cursor or COPY to read many rows.
 Example: COPY (SELECT memory_export(kinds => ''{fact}'')) TO STDOUT;
 Error 22023: an unknown kind.';
 
@@ -404,8 +403,7 @@ begin
 end
 $$;
 comment on function memory_import(jsonb) is
-'Imports a JSON array of the objects that memory_export returns, and returns the number of new rows by type.
-Memories get new ids, and references follow them. Times, validity and all other columns stay. Rows that exist already are kept, so a second import adds nothing. If the model of that name has the same file here, embeddings are taken from the objects; otherwise they are computed. All or nothing is imported. The command "mindful import" reads files of any size.
+'Imports a JSON array of the objects that memory_export returns, and returns the number of new rows by type. Rows that exist already are kept, so a second import adds nothing. All or nothing is imported.
 Example: SELECT * FROM memory_import((SELECT jsonb_agg(line) FROM memory_export() line));
 Errors: 22004, 22023 (with the number of the first invalid element).';
 

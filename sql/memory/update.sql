@@ -91,10 +91,9 @@ begin
 end
 $$;
 comment on function memory_update(bigint, text, jsonb, real, real, text, timestamptz, timestamptz, jsonb) is
-'Replaces a memory by a new version, and returns the id of the new version.
-The old version stays. It is valid until before valid_from (NULL: now) and points at the new one by superseded_by. Older versions end at the same time at the latest. The new version takes over kind, session, source, source_key and links. Arguments that are NULL keep metadata, importance, level and a valid_to in the future. confidence and evidence are not taken over. valid_from ''-infinity'' means that the old version was never valid. If two updates of a memory run at the same time, the second fails with 55000.
+'Replaces a memory by a new version, and returns the id of the new version. The old version stays, valid until before valid_from (NULL: now). NULL arguments keep metadata, importance, level and a valid_to in the future.
 Example: SELECT memory_update(17, ''Ana moved to Bergen.'');
-Errors: 22004, 22023, 42704 (the tenant has no such memory), 42809 (a message), 54000, 55000 (superseded already, or a row of an attached table).';
+Errors: 22004, 22023, 42704 (no such memory), 42809 (a message), 54000, 55000 (superseded already, or an attached row).';
 
 create type memory_version as (
     id bigint,
