@@ -57,7 +57,7 @@ from mindful.chat.chat import llm_chat
 return llm_chat(message, session_id, model, max_tokens, temperature, seed, memories, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty)
 $python$;
 comment on function llm_chat(text, uuid, text, integer, real, integer, integer, double precision, integer, double precision, double precision, double precision, double precision) is
-'Answers a message with the conversation so far and with recalled memories (at most `memories` of them) in view, and stores both turns. memories, temperature, top_p, top_k, min_p and penalties NULL: as the settings chat_memories, chat_temperature, chat_top_p and so on say. session_id NULL starts a new conversation, which still remembers all others of the caller. message NULL answers the session''s last message, which a client has inserted and committed before. Errors: 22004 (both NULL), 22023, 42704 (no such session of yours, no such model), 54000 (message longer than the context), 57014 (cancelled).';
+'Answers a message with the conversation so far and recalled memories, and stores both turns. session_id NULL starts a new conversation. message NULL answers the session''s last message. Errors: 22004 (both NULL), 22023, 42704 (no such session or model), 54000 (message longer than the context), 57014 (cancelled). Example: select llm_chat(''What did I say about tea?'');';
 
 create function llm_chat_detail(
     message text,
@@ -81,7 +81,7 @@ from mindful.chat.chat import llm_chat_detail
 return llm_chat_detail(message, session_id, model, max_tokens, temperature, seed, memories, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty)
 $python$;
 comment on function llm_chat_detail(text, uuid, text, integer, real, integer, integer, double precision, integer, double precision, double precision, double precision, double precision) is
-'As llm_chat, with where the reply is stored (message_id), the memories it was shown, its cost, its confidence as in llm_generate_detail, and what was decided about it: probability is that of being right (see the table decision), the action answer where it reaches the threshold (retrieve, retry or escalate where another attempt does, see the settings of these names), else flag, clarify or abstain; the threshold is NULL until calibrate() has certified one; the reason says why.';
+'Answers as llm_chat does, and returns the reply with the id of its message, the memories that the model read, its cost, its confidence, and the decision about it: action, probability, threshold and reason. Errors as llm_chat. Example: select reply, action, reason from llm_chat_detail(''What did I say about tea?'');';
 
 create function llm_chat_stream(
     message text,

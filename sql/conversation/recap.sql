@@ -159,6 +159,5 @@ from mindful.conversation.recap import session_summarize
 return session_summarize(session_id, method)
 $python$;
 comment on function session_summarize(uuid, text) is
-'Summarizes turns of a session that have no summary yet, ten turns each, and returns the number of new summaries.
-A summary is a memory of kind summary with its turns as evidence. If one of its turns is changed or deleted, it is deleted, and the next call or reply makes it again. method (NULL: the setting session_summary): extract selects the most informative sentences, in 100 tokens. model lets the default generator write it; if the result has names or numbers that the turns do not have, sentences are selected instead. off makes none.
+'Summarizes turns of a session that have no summary yet, ten turns each, and returns the number of new summaries. method is extract, model or off; NULL: the setting session_summary.
 Errors: 22004, 22023 (unknown method), 42704 (the tenant has no such session), 55000 (no default generator), 57014 (cancelled).';

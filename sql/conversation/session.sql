@@ -59,8 +59,7 @@ begin
 end
 $$;
 comment on function message_insert_many(uuid, jsonb) is
-'Appends messages to a session in order, and returns their ids.
-messages: an array of objects with role and content, optionally metadata and created_at. Roles: system, user, assistant, tool, clarification. All are stored or none: an error names the element. Embeddings are computed in batches.
+'Appends messages to a session in order, and returns their ids. messages is an array of objects with role and content, optionally metadata and created_at. All are stored or none: an error names the element.
 Example: SELECT message_insert_many(session_start(), ''[{"role": "user", "content": "Hello"}]'');
 Errors: 22004, 22023, 42704 (the tenant has no such session), 54000.';
 

@@ -443,7 +443,7 @@ begin
 end
 $$;
 comment on function memory_consolidate(timestamptz, jsonb, text, text) is
-'Extracts facts from messages and documents that were not read yet, oldest first. since: only texts created since then. Each fact is a memory of kind fact, with quotes of its sources in memory_evidence. An existing fact gains a source. A contradicted fact gets valid_to and superseded_by. Related facts are linked. System prompts, generated answers and repetitions of both are rejected and counted. limits is {"memories": n, "seconds": n}; if a limit ends the call, the next call continues the run. When no text is left, used links are strengthened, unused facts lose importance, and facts are promoted from data to information, knowledge and wisdom. Without new texts a call changes nothing. extractor is rule (English, without a model) or model (a generator; NULL is the default one); default: the setting consolidation_extractor. A failed run is stored with its error and returned. Errors: 22008 (since is outside the years 1 to 9999), 22023 (limits, extractor), 55P03 (a run is active). Example: select status, facts, remaining from memory_consolidate(limits => ''{"memories": 500}'');';
+'Extracts facts from messages and documents that were not read yet, oldest first, and returns the counts. A failed run is stored with its error and returned. Errors: 22008 (since is outside the years 1 to 9999), 22023 (limits, extractor), 55P03 (a run is active). Example: select status, facts, remaining from memory_consolidate(limits => ''{"memories": 500}'');';
 
 create function _mindful.limit(limits jsonb, key text, initial integer, high integer) returns integer
 language plpgsql immutable parallel safe security invoker

@@ -45,4 +45,4 @@ begin
 end
 $$;
 comment on function replay_export(bigint, text, text) is
-'Returns the accepted pairs of a completed replay run, one JSON object per row, in the order of their creation. format is alpaca (instruction, input, output), chat (messages with role and content) or sharegpt (conversations with from and value). split is train, validation or NULL (both). One object per line makes a JSONL file. Errors: 22023 (format, split), 42704 (no such completed run of the tenant). Example: select replay_export(3, ''chat'', ''train'');';
+'Returns the accepted pairs of a completed replay run, one JSON object per row, in the order of their creation. format is alpaca, chat or sharegpt. split is train, validation or NULL (both). Errors: 22023 (format, split), 42704 (no such completed run of the tenant). Example: select replay_export(3, ''chat'', ''train'');';

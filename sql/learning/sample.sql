@@ -173,7 +173,7 @@ begin
 end
 $$;
 comment on function training_configure(text, text, integer, text, jsonb) is
-'Sets how a generator is trained; for administrators. prompt_format is alpaca (### Instruction and ### Response), chat (the model''s own chat template) or NULL (it is not trained). max_sequence_length is the largest number of tokens of a pair, 16 to 1048576; NULL is the context length. specialization is any name; code_generation chooses samples about code, every other name the general forms. lora holds the numbers rank (or r), alpha (lora_alpha), dropout (lora_dropout), epochs (num_train_epochs), learning_rate and batch (per_device_train_batch_size), and target_modules, an array of projections. Errors: 22023, 42704 (no such generator). Example: select training_configure(''smollm2-135m-instruct'', ''chat'', lora => ''{"r": 8, "target_modules": ["q_proj", "v_proj"]}'');';
+'Sets how a generator is trained. For administrators. prompt_format is alpaca, chat or NULL (it is not trained). Errors: 22023, 42704 (no such generator). Example: select training_configure(''smollm2-135m-instruct'', ''chat'', lora => ''{"r": 8, "target_modules": ["q_proj", "v_proj"]}'');';
 
 create type replay_detail as (
     id bigint,
@@ -322,7 +322,7 @@ begin
 end
 $$;
 comment on function replay_run(text, jsonb) is
-'Makes instruction pairs for a generator from the tenant''s best facts, and returns counts. filter is an object with level (data, information, knowledge, wisdom), confidence (0 to 1), accesses, facts (the largest number of them) and since; defaults are the settings replay_level, replay_confidence and replay_accesses. The forms of pairs fit the model''s specialization. A pair is accepted if its evidence exists and is valid, the tenant consents (setting training_consent), it contains no secret and no personal data, it is not a duplicate, does not change soon, and fits max_sequence_length. Refused pairs are stored with the reasons. A run without a fact or an accepted pair has the status failed; its error names the thresholds. Errors: 22023 (filter), 42704 (no such generator), 55000 (the model has no prompt format), 55P03 (a run is active). Example: select id, accepted, refused from replay_run(''smollm2-135m-instruct'', ''{"level": "information"}'');';
+'Makes instruction pairs for a generator from the tenant''s best facts, and returns counts. Refused pairs are stored with the reasons. Errors: 22023 (filter), 42704 (no such generator), 55000 (the model has no prompt format), 55P03 (a run is active). Example: select id, accepted, refused from replay_run(''smollm2-135m-instruct'', ''{"level": "information"}'');';
 
 create function _mindful.training_model(run bigint) returns jsonb
 language plpython3u stable parallel unsafe security invoker

@@ -86,7 +86,7 @@ begin
 end
 $$;
 comment on function consolidation_run(boolean, integer) is
-'Runs memory_consolidate for all tenants that are due if an administrator calls it, else for the caller''s tenant if it is due. A tenant is due if it has a pending or unfinished run; with all_unread also if it has unread texts. At most max_tenants (1 to 100000) tenants are read, the longest waiting first. Each run reads at most consolidation_memories texts. Returns the number of runs. A failure for one tenant is a warning. Error 22023 (max_tenants). Example: select consolidation_run(all_unread => true);';
+'Runs memory_consolidate for all tenants that are due if an administrator calls it, else for the caller''s tenant if it is due, and returns the number of runs. At most max_tenants (1 to 100000) tenants are read, the longest waiting first. A failure for one tenant is a warning. Error 22023 (max_tenants). Example: select consolidation_run(all_unread => true);';
 
 create function consolidation_schedule(schedule text default '30 2 * * *') returns boolean
 language plpgsql volatile parallel unsafe security invoker

@@ -158,7 +158,7 @@ begin
 end
 $$;
 comment on function training_evaluate(bigint, text) is
-'Measures a generator on the held-out pairs of a replay run, on its taught questions and on general questions, by greedy answers. NULL is the default generator. held_out_f1: mean F1 of words against the outputs of held-out pairs, by_form the same by form. taught_f1: mean F1 against the nearest right answer to questions of the training pairs. general_accuracy: share of general questions whose answer contains the right text. abstained_unanswerable, abstained_answerable, abstained_general: share of answers that say that the model does not know. Errors: 42704 (no such run or model), 57014 (cancelled), 55P03 (no free slot). Example: select training_evaluate(3, ''smollm2-135m-instruct'') -> ''held_out_f1'';';
+'Measures a generator on the held-out pairs of a replay run, on its taught questions and on general questions, by greedy answers. NULL is the default generator. Errors: 42704 (no such run or model), 55P03 (no free slot), 57014 (cancelled). Example: select training_evaluate(3, ''smollm2-135m-instruct'') -> ''held_out_f1'';';
 
 create function _mindful.replay_hash(run bigint) returns text
 language sql stable parallel safe security invoker
@@ -210,6 +210,8 @@ create type _mindful.training_detail as (verdict text, active boolean, base_figu
 comment on type _mindful.training_detail is
 'Result of a training: the verdict, whether the adapter became the tenant''s default generator, and the figures of both.';
 
+-- The adapter becomes the default if it gains at least training_gain on held-out pairs and loses at most training_margin
+-- on general questions. An administrator must have registered it for the training.
 create function _mindful.training_finish(id bigint, adapter text) returns _mindful.training_detail
 language plpgsql volatile parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
@@ -263,7 +265,7 @@ begin
 end
 $$;
 comment on function _mindful.training_finish(bigint, text) is
-'Measures the base and the adapter of a training by training_evaluate, and returns the verdict and the figures. The adapter becomes the tenant''s default generator if it gains at least training_gain on held-out pairs and loses at most training_margin on general questions. An administrator must have registered the adapter for the training. Errors: 42704 (no such training or adapter of it), 55000 (the pairs have changed since the export; the adapter was withdrawn), 57014 (cancelled), 55P03 (no free slot).';
+'Measures the base and the adapter of a training by training_evaluate, decides whether the adapter becomes the tenant''s default generator, and returns the verdict and the figures. Errors: 42704 (no such training or adapter of it), 55000 (the pairs have changed since the export; the adapter was withdrawn), 55P03 (no free slot), 57014 (cancelled).';
 
 create function _mindful.training_fail(id bigint, error text) returns void
 language plpgsql volatile parallel unsafe security invoker

@@ -67,6 +67,5 @@ begin
 end
 $$;
 comment on function memory_index_rebuild() is
-'Writes the full-text index of memories again, by the setting recall_language, and returns the number of memories.
-A user''s call works for the own tenant, an administrator''s call for all tenants, each by its own setting; if one tenant fails, or has locked its rows for a second, the call raises a warning and goes on with the next. Call it after a change of recall_language, and after rows were written with row_security off, which leaves the index incomplete. It reads all texts: time grows with their length.
+'Writes the full-text index of memories again, by the setting recall_language, and returns the number of memories. A user''s call works for the own tenant, an administrator''s call for all tenants. Time grows with the length of the texts.
 Example: SELECT setting_set(''recall_language'', ''"german"''); SELECT memory_index_rebuild();';

@@ -48,6 +48,9 @@ def test_the_arguments_that_a_page_lists_are_the_objects_own(cluster: Cluster, b
         named = connection.execute("""
             select proname, unnest(proargnames) from pg_proc where pronamespace = 'mindful'::regnamespace
             union
+            select p.proname, a.attname from pg_proc p
+            join pg_type t on t.oid = p.prorettype join pg_attribute a on a.attrelid = t.typrelid
+            union
             select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid
             where c.relnamespace = 'mindful'::regnamespace and c.relkind <> 'i'
         """).fetchall()
@@ -69,6 +72,7 @@ def test_the_examples_of_comments_and_pages_fit_the_signatures(cluster: Cluster,
     wrong = []
     with cluster.connect(bare_template) as connection, connection.transaction(force_rollback=True):
         connection.execute("create table public.ticket (subject text, body text, priority text)")
+        connection.execute("create function public.weather(city text) returns text return 'Sunny.'")
         connection.execute("set local search_path = mindful, public")
         comments = connection.execute("select description from pg_description").fetchall()
         found = [*examples(comment for (comment,) in comments)]
