@@ -106,7 +106,7 @@ from mindful.confidence.measure import action_evaluate
 return action_evaluate(action, model, max_answers, max_tokens)
 $python$;
 comment on function action_evaluate(text, text, integer, integer) is
-'Measures whether an action, retrieve or retry, improves the flagged answers of a generator to its newest gold questions. NULL is the default generator. The action uses the settings chat_retrieve_... or chat_retry_temperature. At most max_answers (1 to 10000) answers are tried again, each with at most max_tokens tokens, and graded. The action helps if it turns more wrong answers right than right ones wrong (exact sign test at 10%). The result is stored in action_gain; llm_chat retries only if the newest result for the model and temperature says helps. The answers are stored in decision with labels, so that calibrate can certify answers made this way. Errors: 22004, 22023, 42704 (no such model), 55000 (no flagged answers to gold questions), 57014 (cancelled). Example: select helps, gained, lost from action_evaluate(''retry'');';
+'Measures whether an action, retrieve or retry, improves the flagged answers of a generator (NULL: the default one) to its newest gold questions. The result is stored in action_gain. Errors: 22004, 22023, 42704 (no such model), 55000 (no flagged answers to gold questions), 57014 (cancelled). Example: select helps, gained, lost from action_evaluate(''retry'');';
 
 create view action_latency with (security_barrier = true) as
 with recursive attempt as (

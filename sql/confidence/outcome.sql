@@ -64,8 +64,9 @@ begin
 end
 $$;
 comment on function answer_label(bigint, boolean, text) is
-'Labels an answer of the assistant as right or wrong, and returns the label''s id. message_id is the one that llm_chat_detail returns. note has at most 8192 bytes. calibrate learns from labels; a later label of the same answer counts instead of the earlier. If more of the answers given under a threshold are labelled wrong than its budget allows (answers without a label count as right), every answer is flagged from then on until calibrate certifies a new threshold (threshold.status tightened). Errors: 22004, 42704 (no such answer of the tenant), 54000 (note too long). Example: select answer_label(42, false, ''It was 1912.'');';
+'Labels an answer of the assistant as right or wrong, and returns the label''s id. message_id is the one that llm_chat_detail returns. calibrate learns from labels. Errors: 22004, 42704 (no such answer of the tenant), 54000 (note over 8192 bytes). Example: select answer_label(42, false, ''It was 1912.'');';
 
+-- An answer without a label counts as right, so the evidence holds whichever answers users choose to label.
 create function _mindful.threshold_evidence(threshold_id bigint) returns double precision
 language sql stable parallel safe security invoker
 begin atomic
@@ -90,7 +91,7 @@ begin atomic
     ) s;
 end;
 comment on function _mindful.threshold_evidence(bigint) is
-'Returns the logarithm of the evidence that a threshold breaks its budget: the maximum over time of the product of 1 + lambda (error - budget) over the answers given, lambda = 0.15 / budget. An answer without a label counts as right, so the evidence holds whichever answers users choose to label. If the budget is kept, it exceeds -ln(delta) with probability at most delta (Ville''s inequality; Waudby-Smith and Ramdas 2024).';
+'Returns the logarithm of the evidence that a threshold breaks its budget: the maximum over time of the product of 1 + lambda (error - budget) over the answers given, lambda = 0.15 / budget. An answer without a label counts as right. If the budget is kept, it exceeds -ln(delta) with probability at most delta (Ville''s inequality; Waudby-Smith and Ramdas 2024).';
 
 create function _mindful.threshold_watch(threshold_id bigint) returns boolean
 language plpgsql volatile parallel unsafe security invoker

@@ -159,7 +159,7 @@ from (
 ) s
 group by s.tenant, s.model, s.ways, s.second_model, s.with_memory, s.signal_tier, s.bin;
 comment on view reliability_curve is
-'For all labelled answers, by the calibrator in force: of answers with a probability of 70%, about 70% are right if the model is calibrated. Labelled answers in up to ten bins of equal size, at least 20 answers each, by predicted probability. A calibrated model has mean_probability equal to share_right. Both are means weighted by 1 / propensity (Horvitz and Thompson 1952; Hajek 1971). Shows the caller''s tenant, to mindful_reader all tenants.';
+'Labeled answers in up to ten bins of equal size by predicted probability, at least 20 answers each, by the calibrator in force. A calibrated model has mean_probability equal to share_right. Shows the caller''s tenant, to mindful_reader all tenants.';
 
 create view risk_coverage with (security_barrier = true) as
 select s.tenant, s.model, s.ways, s.second_model, s.with_memory, s.probability, s.weight / s.total as coverage, s.wrong / s.weight as risk
@@ -229,7 +229,7 @@ from (
 ) s
 where s.auroc is not null;
 comment on view signal_quality is
-'AUROC of each signal alone: the probability that it ranks a right answer above a wrong one. 0.5 is chance; below 0.5 high values indicate wrong answers. Pairs are weighted by the product of 1 / propensity (Horvitz and Thompson 1952). low and high bound the 95% interval (Hanley and McNeil 1982) for the effective number of answers (Kish 1965). Shows the caller''s tenant, to mindful_reader all tenants.';
+'AUROC of each signal alone: the probability that it ranks a right answer above a wrong one. 0.5 is chance; below 0.5 high values indicate wrong answers. low and high bound the 95% interval. Shows the caller''s tenant, to mindful_reader all tenants.';
 
 create view decision_daily with (security_barrier = true) as
 select d.created_at::date as day, d.tenant, d.model, d.ways, d.second_model, d.action, count(*) as decisions, avg(d.probability) as mean_probability,
@@ -354,4 +354,4 @@ begin atomic
     );
 end;
 comment on function confidence_report() is
-'Returns the views of confidence for the caller''s tenant as one JSON object: daily, decisions, reliability, risk (one point per percent of coverage), roc (one per percent of false positives), before (reliability, risk and roc by the probabilities of the time, before the labels), signals, costs, thresholds (alarms have the status tightened) and tunings. An empty list is null. The command mindful report draws it.';
+'Returns the views of confidence for the caller''s tenant as one JSON object: daily, decisions, reliability, risk, roc, before, signals, costs, thresholds and tunings. An empty list is null. The command mindful report draws it. Example: select confidence_report() -> ''thresholds'';';

@@ -30,6 +30,7 @@ create policy own on tuning using (tenant = (select _mindful.tenant())) with che
 select pg_catalog.pg_extension_config_dump('mindful.tuning', '');
 select pg_catalog.pg_extension_config_dump('mindful.tuning_id_seq', '');
 
+-- drift_limit: the 99% quantile of chi-squared with 9 degrees of freedom times 1/n + 1/m (Yurdakul and Naranjo 2020).
 create function _mindful.drift(reference bigint[], recent bigint[]) returns table (drift double precision, drift_limit double precision)
 language sql immutable parallel safe security invoker rows 1
 begin atomic
@@ -47,7 +48,7 @@ begin atomic
     ) b;
 end;
 comment on function _mindful.drift(bigint[], bigint[]) is
-'Returns the population stability index of two histograms of ten bins, sum of (q - p) ln(q / p), with half an answer added to each bin (Siddiqi 2006, Credit Risk Scorecards). By convention more than 0.25 is a change to act on. drift_limit is exceeded by chance once in a hundred times: the 99% quantile of chi-squared with 9 degrees of freedom times 1/n + 1/m (Yurdakul and Naranjo 2020). NULL if a histogram is empty.';
+'Returns the population stability index of two histograms of ten bins, sum of (q - p) ln(q / p), with half an answer added to each bin (Siddiqi 2006, Credit Risk Scorecards). By convention more than 0.25 is a change to act on. drift_limit is exceeded by chance once in a hundred times. NULL if a histogram is empty.';
 
 create function _mindful.confidence_recent(model text, days integer) returns jsonb
 language sql stable parallel safe security invoker
@@ -193,4 +194,4 @@ from mindful.confidence.tune import confidence_tune
 return confidence_tune(model, max_questions, max_tokens)
 $python$;
 comment on function confidence_tune(text, integer, integer) is
-'Tries other values of the caller''s settings on labelled questions, and adopts values that do better on newer labels. NULL is the default generator. chat_temperature and chat_memories are tried by answering gold questions again: at most max_questions (30 to 100000) older and as many newer ones, with at most max_tokens tokens each. signal_tier is judged by the log-loss of each tier''s probability, chat_escalate by the labelled answers of the fallback. The value that does best on the older labels is adopted if a paired randomization test at 5% (Fisher 1935) on the newer labels shows that it does better than the current value. Both parts need 30 labels, and each test uses labels newer than the last. A setting that a user set or undid by hand is not changed. setting_undo(change_id) undoes a change. Returns a row for each setting. Errors: 22004, 22023, 42704 (no such model), 57014 (cancelled). Example: select key, current_value, candidate, adopted, reason from confidence_tune();';
+'Tries other values of the caller''s settings on labeled questions, adopts values that do better on newer labels, and returns a row for each setting. NULL is the default generator. setting_undo(change_id) undoes a change. Errors: 22004, 22023, 42704 (no such model), 57014 (cancelled). Example: select key, current_value, candidate, adopted, reason from confidence_tune();';

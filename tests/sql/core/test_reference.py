@@ -36,6 +36,20 @@ def test_every_public_object_has_a_comment(cluster: Cluster, bare_template: str)
     assert silent == []
 
 
+def test_a_comment_has_at_most_400_characters(cluster: Cluster, bare_template: str) -> None:
+    """psql shows it in one column. What is longer goes into the page beside the SQL file."""
+    with cluster.connect(bare_template) as connection:
+        long = connection.execute("""
+            select pg_describe_object(d.classoid, d.objoid, d.objsubid), length(d.description)
+            from pg_description d
+            join pg_depend e on (e.classid, e.objid) = (d.classoid, d.objoid) and e.deptype = 'e'
+            join pg_extension x on x.oid = e.refobjid and x.extname = 'mindful'
+            where length(d.description) > 400
+            order by 1
+        """).fetchall()
+    assert long == []
+
+
 def test_the_arguments_that_a_page_lists_are_the_objects_own(cluster: Cluster, bare_template: str) -> None:
     listed = {
         (name, argument)
