@@ -1,8 +1,9 @@
 """Measure whether a chat is still shown a fact after it was asked for in other words.
 
-Usage: again.py [--facts N] [--seed N] [--model NAME] [--write FILE]. The server comes from MINDFUL_DSN, as `make dsn`
-prints it. A role of its own states the facts among small talk, in sessions of 10 to 20 turns. Then it asks for each
-fact 8 times, in other words and in a new session each time, in random order. Every chat is stored, as a user's is.
+Usage: again.py [--half chosen|held] [--facts N] [--seed N] [--model NAME] [--show] [--write FILE]. The server comes
+from MINDFUL_DSN, as `make dsn` prints it. A role of its own states the facts among small talk, in sessions of 10 to 20
+turns. Then it asks for each fact 8 times, in other words and in a new session each time, in random order. Every chat is
+stored, as a user's is. Rules were chosen on the half `chosen`; the half `held` has other kinds of facts in other words.
 Everything runs in one transaction that is rolled back.
 """
 
@@ -16,6 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -33,33 +35,37 @@ class Fact:
     questions: Sequence[str]
 
 
-DATA = json.loads(Path(__file__).with_suffix(".json").read_text())
+HALVES = {"chosen": "again.json", "held": "again_held.json"}
 """Kinds of facts: a statement, eight questions, and what fills both; and what is said besides."""
 
 
-def facts(count: int, rng: random.Random) -> list[Fact]:
-    """Make facts of all kinds."""
+def facts(data: dict[str, Any], count: int, rng: random.Random) -> list[Fact]:
+    """Make facts of all kinds. The last of what fills a kind is the answer, or holds it."""
     made = []
-    for kind in DATA["kinds"]:
+    for kind in data["kinds"]:
         for fill in kind["fills"]:
-            answer = fill[1].split(" is ")[-1].removeprefix("under ").removeprefix("in ").removeprefix("the ")
+            answer = (
+                fill[-1].split(" is ")[-1].removeprefix("under ").removeprefix("in ").removeprefix("the ")
+            )
             questions = [question.format(*fill) for question in kind["questions"]]
             made.append(Fact(kind["statement"].format(*fill), answer, questions))
     rng.shuffle(made)
     return made[:count]
 
 
-def state(db: psycopg.Connection, known: Sequence[Fact], turns: int, rng: random.Random) -> dict[str, int]:
+def state(
+    db: psycopg.Connection, data: dict[str, Any], known: Sequence[Fact], turns: int, rng: random.Random
+) -> dict[str, int]:
     """Say everything among small talk, and return the memory of each statement."""
     said = [fact.statement for fact in known]
-    lines = said + [rng.choice(DATA["small_talk"]) for _ in range(turns - len(said))]
+    lines = said + [rng.choice(data["small_talk"]) for _ in range(turns - len(said))]
     rng.shuffle(lines)
     while lines:
         part = [lines.pop() for _ in range(min(len(lines), rng.randint(5, 10)))]
         messages = [
             {"role": role, "content": content}
             for line in part
-            for role, content in (("user", line), ("assistant", rng.choice(DATA["replies"])))
+            for role, content in (("user", line), ("assistant", rng.choice(data["replies"])))
         ]
         db.execute("select message_insert_many(session_start('Small talk'), %s)", (Jsonb(messages),))
     rows = db.execute("select content, id from memory where role = 'user'").fetchall()
@@ -79,7 +85,12 @@ class Asked:
 
 
 def ask(
-    db: psycopg.Connection, known: Sequence[Fact], ids: dict[str, int], model: str | None, rng: random.Random
+    db: psycopg.Connection,
+    known: Sequence[Fact],
+    ids: dict[str, int],
+    model: str | None,
+    rng: random.Random,
+    show: bool,
 ) -> Iterator[Asked]:
     """Ask for every fact in all ways, over all facts in random order."""
     ways = {fact.statement: rng.sample(list(fact.questions), len(fact.questions)) for fact in known}
@@ -87,13 +98,16 @@ def ask(
     rng.shuffle(order)
     for fact in order:
         time_ = TIMES - len(ways[fact.statement]) + 1
+        question = ways[fact.statement].pop()
         started = time.perf_counter()
         row = db.execute(
             "select reply, memory_ids from llm_chat_detail(%s, model => %s, max_tokens => 32)",
-            (ways[fact.statement].pop(), model),
+            (question, model),
         ).fetchone()
         assert row is not None
         reply, memory_ids = row
+        if show and (ids[fact.statement] not in memory_ids or fact.answer.lower() not in reply.lower()):
+            print(f"{time_}. {question} -> {reply[:120]!r} ({fact.statement})", flush=True)
         yield Asked(
             time_,
             ids[fact.statement] in memory_ids,
@@ -121,22 +135,25 @@ def table(asked: Sequence[Asked]) -> Iterator[str]:
 def main() -> None:
     """Run the bench, and print or write its table."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--half", choices=list(HALVES), default="chosen")
     parser.add_argument("--facts", type=int, default=60)
     parser.add_argument("--turns", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--model")
+    parser.add_argument("--show", action="store_true", help="print the replies that are not right")
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     rng = random.Random(options.seed)
-    known = facts(options.facts, rng)
+    data = json.loads(Path(__file__).with_name(HALVES[options.half]).read_text())
+    known = facts(data, options.facts, rng)
     with psycopg.connect(os.environ["MINDFUL_DSN"]) as db:
         if db.execute("select from pg_roles where rolname = %s", (ROLE,)).fetchone() is None:
             db.execute(f"create role {ROLE}")
         db.execute(f"grant mindful_user to {ROLE}")
         db.execute("set local search_path = public, mindful")
         db.execute(f"set local role {ROLE}")
-        ids = state(db, known, options.turns, rng)
-        asked = list(ask(db, known, ids, options.model, rng))
+        ids = state(db, data, known, options.turns, rng)
+        asked = list(ask(db, known, ids, options.model, rng, options.show))
         db.rollback()
     lines = [*table(asked)]
     print("\n".join(lines))

@@ -109,3 +109,34 @@ def blocks_read(connection: psycopg.Connection, db: psycopg.Connection) -> int:
     ).fetchone()
     assert row is not None
     return int(row[0])
+
+
+@pytest.mark.parametrize("message", ["Where does Marta live?", "How old is Timo?"])
+def test_nothing_is_invented_about_a_person_nothing_is_known_of(
+    ana: psycopg.Connection, message: str
+) -> None:
+    assert chat(ana, message)[:2] == ("I do not know.", "abstain")
+
+
+def test_an_answer_that_a_memory_has_is_given_and_not_hedged(ana: psycopg.Connection) -> None:
+    ana.execute("select memory_insert('My cat is called Misha and she is three years old.')")
+    reply, action, *_ = chat(ana, "What is the name of my cat?")
+    assert "Misha" in str(reply)
+    assert not str(reply).startswith(UNKNOWN)
+    assert action == "uncalibrated"
+
+
+def test_a_newer_statement_wins_though_it_is_worded_otherwise(ana: psycopg.Connection) -> None:
+    ana.execute("select memory_insert('The pottery course costs 90 euros.')")
+    ana.execute("select memory_insert('The pottery course has become more expensive: 115 euros.')")
+    reply = str(chat(ana, "What does the pottery course cost?")[0])
+    assert "115" in reply
+    assert "90" not in reply
+
+
+def test_a_question_asked_before_is_not_shown_as_a_memory(ana: psycopg.Connection) -> None:
+    ana.execute("select memory_insert('The code of the bike lock is 8203.')")
+    session = ana.execute("select session_start()").fetchone()
+    assert session is not None
+    ana.execute("select message_insert(%s, 'user', 'I forgot the code of the bike lock.')", session)
+    assert "8203" in str(chat(ana, "What is the code of the bike lock?")[0])

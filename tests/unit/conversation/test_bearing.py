@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,14 @@ def row(number: int, content: str, **changed: Any) -> Row:
     return {"id": number, "content": content, "kind": "fact", "said_at": float(number)} | changed
 
 
+OFFICE = [row(1, "The office is in Berlin."), row(2, "The office is in Graz.")]
+MOVED = [OFFICE[0], row(2, "The office has moved to Graz.")]
+
+
 def bearing(question: str, held: dict[int, str], lacked: dict[int, str] | None = None) -> Bearing:
     similarities = dict.fromkeys(held, 0.5)
-    return Bearing(question, "e", "[]", similarities, lacked or dict.fromkeys(held, ""), held)
+    contents = {one["id"]: one["content"] for one in OFFICE}
+    return Bearing(question, "e", "[]", similarities, lacked or dict.fromkeys(held, ""), held, contents)
 
 
 @pytest.mark.parametrize(
@@ -31,29 +37,29 @@ def test_names_and_numbers_of_a_reply_are_those_of_its_sources(reply: str, expec
     assert invents(reply, ["How tall is Samuel?", "Samuel moved to Leeds at 14:15."]) is expected
 
 
-OFFICE = [row(1, "The office is in Berlin."), row(2, "The office has moved to Graz.")]
-
-
 @pytest.mark.parametrize(
-    ("question", "held", "nearness", "expected"),
+    ("question", "rows", "held", "nearness", "expected"),
     [
-        ("Where is the office?", {1: "office?", 2: "office?"}, 0.7, {1}),
-        ("Where is the office?", {1: "office?", 2: "office?"}, 0.5, set()),
-        ("Where are the offices?", {1: "offices?", 2: "offices?"}, 0.7, set()),
-        ("What does our Olga do?", {1: "Olga", 2: "Olga"}, 0.7, set()),
+        ("Where is the office?", OFFICE, {1: "office?", 2: "office?"}, 0.7, {1: 2}),
+        ("Where is the office?", OFFICE, {1: "office?", 2: "office?"}, 0.5, {}),
+        ("Where is the office?", MOVED, {1: "office?", 2: "office?"}, 0.5, {1: 2}),
+        ("Where is the office?", MOVED, {1: "office?", 2: "office?"}, 0.2, {}),
+        ("When does the office open?", MOVED, {1: "office?", 2: "office?"}, 0.5, {}),
+        ("Where are the offices?", OFFICE, {1: "offices?", 2: "offices?"}, 0.7, {}),
+        ("What does our Olga do?", OFFICE, {1: "Olga", 2: "Olga"}, 0.7, {}),
     ],
 )
 def test_a_newer_statement_of_the_same_replaces_an_older_one(
-    question: str, held: dict[int, str], nearness: float, expected: set[int]
+    question: str, rows: list[Row], held: dict[int, str], nearness: float, expected: dict[int, int]
 ) -> None:
     db = FakeDatabase({"recall_nearness": [{"found": [1, nearness, nearness, 1]}]})
-    assert outdated(db, bearing(question, held), OFFICE) == expected
+    assert outdated(db, bearing(question, held), rows) == expected
 
 
 def test_facts_about_two_people_of_one_name_replace_none() -> None:
     rows = [row(1, "Yesterday Anna Berg moved to Linz."), row(2, "Yesterday Anna Stein moved to Graz.")]
     db = FakeDatabase({"recall_nearness": [{"found": [1, 0.9, 0.9, 1]}]})
-    assert outdated(db, bearing("Where does Anna live?", {1: "Anna live", 2: "Anna live"}), rows) == set()
+    assert outdated(db, bearing("Where does Anna live?", {1: "Anna live", 2: "Anna live"}), rows) == {}
 
 
 def test_the_newest_of_alike_memories_comes_first_at_the_place_of_the_first() -> None:
@@ -67,3 +73,34 @@ def test_the_nearest_memories_are_quoted_if_they_are_near_and_short() -> None:
     found.similarities.update({1: 0.2, 2: 0.4, 3: 0.6, 4: 0.9})
     rows = [row(1, "far"), row(2, "near"), row(3, "nearer"), row(4, "long " * 100)]
     assert found.nearest(rows) == ["nearer", "near"]
+
+
+KEY = {
+    1: "The spare key is in the attic.",
+    2: "My cousin Ella plays chess.",
+    3: "My cousin Hugo plays chess too.",
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "scores", "reply", "expected"),
+    [
+        ("Where is the spare key?", {1: 0.6}, "In the attic.", True),
+        ("Where is the spare key?", {1: 0.6}, "The spare key is in the kitchen.", False),
+        ("Where is the spare key?", {1: 0.3}, "The spare key is in the kitchen.", True),  # nothing answers
+        ("Which of my cousins play chess?", {2: 0.6, 3: 0.5}, "Ella plays chess.", False),
+        ("Which of my cousins play chess?", {2: 0.6, 3: 0.5}, "Ella and Hugo do.", True),
+    ],
+)
+def test_a_reply_rests_on_the_memories_that_answer(
+    question: str, scores: dict[int, float], reply: str, expected: bool
+) -> None:
+    found = replace(bearing(question, dict.fromkeys(KEY, "")), contents=KEY, own=True, scores=scores)
+    assert found.is_grounded(reply, list(KEY)) is expected
+
+
+def test_memories_that_answer_are_quoted_and_one_unless_several_are_asked_for() -> None:
+    found = bearing("Which of my cousins play chess?", dict.fromkeys(KEY, ""))
+    found = replace(found, contents=KEY, own=True, scores={2: 0.6, 3: 0.5})
+    assert found.quoted([2, 3]) == f'"{KEY[2]}" "{KEY[3]}"'
+    assert replace(found, question="Who plays chess?").quoted([2, 3]) == f'"{KEY[2]}"'

@@ -13,7 +13,7 @@ from mindful.confidence import action
 from mindful.confidence.action import Trail
 from mindful.confidence.decision import Decision
 from mindful.conversation import assistant, clarification
-from mindful.conversation.bearing import asks_of_own_matters, invents, is_unknown
+from mindful.conversation.bearing import invents
 from mindful.conversation.context import TURNS, compose
 from mindful.conversation.reading import read
 from mindful.conversation.recap import keep_up
@@ -120,6 +120,8 @@ class Chat:
         reply = self._call.answer(self._db, self.context.memory_ids)
         if not reply.strip(BLANK):
             reply += _SILENCE
+        if not self._is_grounded(reply):
+            reply = self.context.extract()
         return self._finish(reply, self._wanted) + self._notice()
 
     def stream(self) -> Iterator[str]:
@@ -128,10 +130,16 @@ class Chat:
             yield self._without_answer()
             return
         self._prepare()
-        reply = ""
+        reply, held = "", ""
         for piece in self._call.stream(self._db, self.context.memory_ids):
             reply += piece
-            yield piece
+            held += piece
+            if self._is_grounded(reply, part=True):
+                yield held
+                held = ""
+        if held:
+            reply = self.context.extract()
+            yield reply
         if not reply.strip(BLANK):
             reply += _SILENCE
             yield _SILENCE
@@ -158,12 +166,24 @@ class Chat:
     def _is_unknown(self) -> bool:
         """Return whether the message is answered without the model: no memory answers it, or no setting fits it."""
         found = self.context.bearing
-        return self.context.reply is not None or (found is not None and is_unknown(self._db, found))
+        return self.context.reply is not None or (found is not None and found.unknown)
 
     def _is_invented(self, reply: str) -> bool:
         """Return whether a reply to such a message has a name or a number of its own."""
-        found, sources = self.context.bearing, (part.content for part in self.context.parts)
-        return found is not None and invents(reply, sources) and asks_of_own_matters(self._db, found)
+        found = self.context.bearing
+        return found is not None and found.own and invents(reply, self._sources())
+
+    def _is_grounded(self, reply: str, part: bool = False) -> bool:
+        """Return whether a reply, or the part of it made so far, rests on a memory that answers the message, if any."""
+        found = self.context.bearing
+        if found is None or not found.own:
+            return True
+        if not found.is_grounded(reply, self.context.memory_ids):
+            return False
+        return part or not found.quoted(self.context.memory_ids) or not invents(reply, self._sources())
+
+    def _sources(self) -> Iterator[str]:
+        return (part.content for part in self.context.parts)
 
     def _without_answer(self) -> str:
         self._call.skip()

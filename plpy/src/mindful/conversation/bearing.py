@@ -5,10 +5,11 @@ The measurements behind the constants are in docs/decisions.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from mindful.conversation.clarification import of_names
+from mindful.conversation.expected import adds, excerpt, may_answer, plain, telling
 from mindful.core.pattern import IGNORECASE, linear
 from mindful.core.ports import Database, Row, Vector
 from mindful.core.vector import to_text
@@ -16,10 +17,26 @@ from mindful.models import runtime
 
 LONGEST = 300
 """Characters of a message that is judged, and of a memory that a newer one may replace."""
-ANSWERED = 0.42
+ANSWERED = 0.4
 """Least score of a memory that answers a question; see _scores."""
+_SURELY = 0.5
+"""Score from which a memory answers whatever the question resembles."""
+_WHOLE = 0.7
+"""Weight of the whole question's similarity; the rest is that of the words that the memory lacks."""
+_OTHER_NAME = 0.2
+"""Subtracted from the score where the memory lacks a name or a number of the question."""
+_OTHER_OWN = 0.05
+"""Subtracted where it lacks what the user calls their own in the question."""
 _ALIKE = 0.6
 """Cosine similarity from which two memories about the same words state the same thing."""
+_CHANGED = linear(
+    r"\b(?:now|new|newly|moved|changed|switched|replaced|instead|from now on|no longer|any ?more|become|became|raised|"
+    r"lowered|increased|reduced|more expensive|cheaper|postponed)\b",
+    IGNORECASE,
+)
+"""Words by which a statement says that something is not as before."""
+_CHANGED_ALIKE = 0.3
+"""Cosine similarity from which such a statement replaces an older one."""
 _ASKED_BEFORE = 0.1
 """Gain in cosine similarity to the question from which a newer memory is the question itself, asked before in a form
 that `_mindful.asks` does not know. A statement that replaces another resembles the question about as much."""
@@ -37,6 +54,17 @@ _NUMBER = linear(r"\d+")
 _NAME = linear(r"(?<=[^\W.!?:] )[^\W\d_a-z]\w+")
 """A capitalized word within a sentence."""
 _PART = linear(r"\d+|[^\W\d_]+")
+_IDENTIFIER = linear(r"\b\d[\d.]*\b")
+_OWNED = linear(r"\b(?:my|our) (?:new |old )?([^\W\d]+)", IGNORECASE)
+_DONE = linear(r"\bdid (?:i|we)\b", IGNORECASE)
+"""Past deeds of the user, which only the user and their memories can know."""
+_SOMEBODY = linear(
+    r"(?<![A-Z]\w )(?<!the )(?<=[^\W.!?:] )"
+    r"(?!(?:January|February|March|April|May|June|July|August|September|October|November|December|"
+    r"Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday|Christmas|Easter)\b)"
+    r"[A-Z][a-z\u00df-\u024f]+(?:'s|\u2019s)?(?! [A-Z])\b"
+)
+"""A name of one word, as users call people they know."""
 _OWN = linear(r"\b(?:i|me|my|mine|we|us|our|ours)\b", IGNORECASE)
 _OWN_MATTERS = (
     *("What is my mother's name?", "When is my next appointment?", "Where did I leave my glasses?"),
@@ -61,9 +89,10 @@ _OTHER_MATTERS = (
 """Questions to compare a message with: about what only the user and their memories can know, and others."""
 _CLOSEST = 3
 """Closest questions of each kind whose mean similarity counts."""
-_LEAST = {"named": -0.05, "own": 0.02, "same": 0.06, "near": 0.08, "else": 0.12}
-"""Least margin by which a message is closer to the first kind: with a name that a memory near it has, with a pronoun of
-the first person, with a memory about the same thing, with a memory that bears on it, else."""
+_LEAST = {"done": -1, "named": -0.05, "own": 0.02, "person": 0.035, "same": 0.06, "near": 0.08, "else": 0.12}
+"""Least margin by which a message is closer to the first kind: about what the user did, with a name that a memory near
+it has, with a pronoun of the first person, with a name of one word, with a memory about the same thing, with a memory
+that bears on it, else."""
 _BEARS = 0.25
 _examples: dict[tuple[str, int], list[Vector]] = {}
 """Embeddings of the questions, by the embedder's name and dimensions."""
@@ -81,6 +110,63 @@ class Bearing:
     """The question's words that each memory lacks."""
     held: dict[int, str]
     """The question's words that each memory has."""
+    contents: dict[int, str]
+    requested: bool = False
+    """Whether the message is a request around the question, such as "Tell me ..."."""
+    own: bool = False
+    """Whether the message asks for a fact that only the user and their memories can know."""
+    scores: Mapping[int, float] = field(default_factory=dict)
+    """How well each memory answers such a question, see _scores."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether the message asks for a fact."""
+        return self.requested or _ASKS.search(self.question) is not None
+
+    @property
+    def unknown(self) -> bool:
+        """Whether the message asks for a fact that only memories can tell, and none tells it."""
+        return self.own and not self.answering
+
+    @property
+    def answering(self) -> list[int]:
+        """The memories that answer the question, the best first."""
+        found = [id_ for id_, score in self.scores.items() if score >= ANSWERED]
+        return sorted(found, key=lambda id_: -self.scores[id_])
+
+    def near(self) -> list[int]:
+        """Return the memories about the same thing as the question."""
+        return [id_ for id_, value in self.similarities.items() if value >= _NEAR and self.held[id_]]
+
+    def says_anything(self, memory: int) -> bool:
+        """Return whether a memory may be shown for the message: it is not the same question, asked before."""
+        return not self.asks or memory not in self.contents or adds(self.question, self.contents[memory])
+
+    def replaced(self, gone: Mapping[int, int]) -> Bearing:
+        """Return the same without the memories that newer ones replace; these answer as well as the replaced ones."""
+        scores = dict(self.scores)
+        for old, new in gone.items():
+            scores[new] = max(scores.get(new, 0.0), scores.pop(old, 0.0))
+        return replace(self, scores={id_: score for id_, score in scores.items() if id_ not in gone})
+
+    def is_grounded(self, reply: str, shown: Collection[int]) -> bool:
+        """Return whether a reply has words that answer the question, of one of the memories shown.
+
+        A question for several things needs words of each memory.
+        """
+        said = {word.lower() for word in _PART.findall(reply)}
+        grounds = [
+            any(part.lower() in said for word in words for part in _PART.findall(word))
+            for id_ in self.answering
+            if id_ in shown and (words := telling(self.question, self.contents[id_]))
+        ]
+        return not grounds or (all(grounds) if _SEVERAL.search(self.question) else any(grounds))
+
+    def quoted(self, shown: Collection[int]) -> str:
+        """Return the sentences of memories that answer the question: of the best one, or of all for several things."""
+        ids = [id_ for id_ in self.answering if id_ in shown]
+        ids = ids if _SEVERAL.search(self.question) else ids[:1]
+        return " ".join(f'"{excerpt(self.question, self.contents[id_])}"' for id_ in ids)
 
     def nearest(self, rows: Sequence[Row]) -> list[str]:
         """Return the memories most similar to the question, as far as they are similar enough to be quoted."""
@@ -107,64 +193,83 @@ class Bearing:
         return bool(set(_PART.findall(self.held.get(memory, ""))) - self.names(memory) - {"s"})
 
 
-def weigh(db: Database, question: str, embedder: str, vector: str, ids: Sequence[int]) -> Bearing:
-    """Compare a question with memories."""
+def weigh(db: Database, message: str, embedder: str, vector: str, contents: dict[int, str]) -> Bearing:
+    """Compare a question with memories, given by their ids."""
+    question, ids = plain(message), list(contents)
+    if question != message:
+        vector = to_text(runtime.embed(db, embedder, [question])[0])
     rows = db.rows(
         """select w.id, w.lacked, w.held, s.similarity
            from _mindful.words_beyond($1, $2) w
            join unnest($2, _mindful.recall_similarities($3, $2, array_fill($4, array[cardinality($2)])))
                s (id, similarity) using (id)""",
         ("text", "bigint[]", "text", "text"),
-        (question, list(ids), embedder, vector),
+        (question, ids, embedder, vector),
     )
     similarities = {row["id"]: row["similarity"] for row in rows}
     beyond = {row["id"]: row["lacked"] for row in rows}
     held = {row["id"]: row["held"] for row in rows}
-    return Bearing(question, embedder, vector, similarities, beyond, held)
+    found = Bearing(question, embedder, vector, similarities, beyond, held, contents, question != message)
+    if not found.asks:
+        return found
+    own = _margin(db, found) >= _LEAST[_kind(found)]
+    if not own and not found.near():
+        return found
+    scores = _scores(db, found)
+    own = own or max(scores.values(), default=0.0) >= _SURELY
+    return replace(found, own=own, scores=scores if own else {})
 
 
-def outdated(db: Database, bearing: Bearing, rows: Sequence[Row]) -> set[int]:
-    """Return the memories that a newer one replaces: both are alike and have the same words of the question.
+def outdated(db: Database, bearing: Bearing, rows: Sequence[Row]) -> dict[int, int]:
+    """Return the memories that a newer one replaces, and which: both are alike and have the same words of the question.
 
     A name alone does not count, as a person has many facts.
     """
     short = [row for row in rows if row["kind"] in ("fact", "message") and len(row["content"]) <= LONGEST]
     alike = [row for row in short if bearing.held.get(row["id"])]
     if len(alike) < 2 or _SEVERAL.search(bearing.question):
-        return set()
+        return {}
     if of_names(bearing.question, [row["content"] for row in alike]) is not None:
-        return set()  # they are about different people
-    groups = {row["id"]: bearing.beyond[row["id"]] for row in alike}
-    ids = list(groups)
+        return {}  # they are about different people
+    ids = [row["id"] for row in alike]
     found = db.one(
         "select _mindful.recall_nearness($1, $2) as found", ("text", "bigint[]"), (bearing.embedder, ids)
     )["found"]
     nearness = {(a, b): found[at * len(ids) + to] for at, a in enumerate(ids) for to, b in enumerate(ids)}
     return {
-        old["id"]
+        old["id"]: new["id"]
         for old in alike
-        for new in alike
+        for new in sorted(alike, key=lambda row: (row["said_at"], row["id"]))
         if (new["said_at"], new["id"]) > (old["said_at"], old["id"])
-        and groups[new["id"]] == groups[old["id"]]
-        and bearing.has_subject(old["id"])
-        and nearness[old["id"], new["id"]] >= _ALIKE
-        and bearing.similarities[new["id"]] - bearing.similarities[old["id"]] < _ASKED_BEFORE
+        and _replaces(bearing, new, old, nearness[old["id"], new["id"]])
     }
 
 
-def is_unknown(db: Database, bearing: Bearing) -> bool:
-    """Return whether a message asks for a fact that only memories can tell, and none tells it."""
-    if not asks_of_own_matters(db, bearing):
-        return False
-    return max(_scores(db, bearing).values(), default=0.0) < ANSWERED
+def _replaces(bearing: Bearing, new: Row, old: Row, nearness: float) -> bool:
+    if _CHANGED.search(new["content"]) and may_answer(bearing.question, new["content"]):
+        before = set(_PART.findall(bearing.held[old["id"]]))
+        shared = set(_PART.findall(bearing.held[new["id"]])) & before
+        names = bearing.names(old["id"])
+        return (
+            nearness >= _CHANGED_ALIKE and names <= shared and len(shared - names) * 2 > len(before - names)
+        )
+    return (
+        bearing.beyond[new["id"]] == bearing.beyond[old["id"]]
+        and bearing.has_subject(old["id"])
+        and nearness >= _ALIKE
+        and bearing.similarities[new["id"]] - bearing.similarities[old["id"]] < _ASKED_BEFORE
+    )
 
 
 def _scores(db: Database, bearing: Bearing) -> dict[int, float]:
-    """Return for each memory the mean of two cosine similarities: of the question, and of its words the memory lacks.
+    """Return how well each memory that may answer the question does: a weighted mean of two cosine similarities.
 
-    The latter is 1 if it lacks none. What is asked for is among the words that a memory about another matter lacks.
+    They are those of the question, and of its words that the memory lacks, 1 if it lacks none. What is asked for is
+    among the words that a memory about another matter lacks.
     """
-    lacking = {id_: words for id_, words in bearing.beyond.items() if words}
+    contents = bearing.contents
+    ids = [id_ for id_ in bearing.similarities if may_answer(bearing.question, contents[id_])]
+    lacking = {id_: words for id_ in ids if (words := bearing.beyond[id_])}
     texts = list(dict.fromkeys(lacking.values()))
     rest: dict[int, float] = {}
     if texts:
@@ -175,22 +280,32 @@ def _scores(db: Database, bearing: Bearing) -> dict[int, float]:
             (bearing.embedder, list(lacking), [vectors[words] for words in lacking.values()]),
         )["found"]
         rest = dict(zip(lacking, found, strict=True))
-    return {id_: (similarity + rest.get(id_, 1.0)) / 2 for id_, similarity in bearing.similarities.items()}
+    return {
+        id_: _WHOLE * bearing.similarities[id_] + (1 - _WHOLE) * rest.get(id_, 1.0) - _mismatch(bearing, id_)
+        for id_ in ids
+    }
 
 
-def asks_of_own_matters(db: Database, bearing: Bearing) -> bool:
-    """Return whether a message asks for a fact that only the user and their memories can know."""
-    if not _ASKS.search(bearing.question):
-        return False
-    return _margin(db, bearing) >= _LEAST[_kind(bearing)]
+def _mismatch(bearing: Bearing, memory: int) -> float:
+    content = bearing.contents[memory].lower()
+    named = [*_NAME.findall(bearing.question), *_IDENTIFIER.findall(bearing.question)]
+    owned = {word.lower() for word in _OWNED.findall(bearing.question)}
+    lacked = set(_PART.findall(bearing.beyond[memory].lower()))
+    return _OTHER_NAME * any(name.lower() not in content for name in named) + _OTHER_OWN * bool(
+        owned & lacked
+    )
 
 
 def _kind(bearing: Bearing) -> str:
-    near = [id_ for id_, value in bearing.similarities.items() if value >= _NEAR and bearing.held[id_]]
+    if _DONE.search(bearing.question):
+        return "done"
+    near = bearing.near()
     if any(map(bearing.names, near)):
         return "named"
     if _OWN.search(bearing.question):
         return "own"
+    if _SOMEBODY.search(bearing.question):
+        return "person"
     if near:
         return "same"
     return "near" if max(bearing.similarities.values(), default=0) >= _BEARS else "else"

@@ -304,15 +304,18 @@ class _Composer:
     def _weighed(self, kept: list[Row], message: str, embedder: str, vector: str) -> list[Row]:
         """Weigh memories as answers: those that a newer one replaces are left out, and the most similar come first."""
         rows = [row for row in self._considered if row["role"] not in OWN][:_WEIGHED]
-        turns = [turn["id"] for turn in self._reading.turns[:_WEIGHED]]
-        core = [row["id"] for row in self._reading.core]
-        ids = dict.fromkeys([*(row["id"] for row in rows), *turns, *core])
-        self._bearing = found = bearing.weigh(self._db, message, embedder, vector, list(ids))
+        known = (*rows, *self._reading.turns[:_WEIGHED], *self._reading.core)
+        contents = {row["id"]: row["content"] for row in known}
+        found = bearing.weigh(self._db, message, embedder, vector, contents)
+        kept = [row for row in kept if found.says_anything(row["id"])]
         gone = bearing.outdated(self._db, found, kept[:_WEIGHED])
+        self._bearing = found = found.replaced(gone)
+        kept = [row for row in kept if row["id"] not in gone]
+        kept = [row for row in kept if row["id"] in found.answering] or kept
         best = max((row["score"] for row in kept), default=1) or 1
         rest = sorted(
-            (row for row in kept if row["id"] not in gone),
-            key=lambda row: -(row["score"] / best + (row["similarity"] or 0)),
+            kept,
+            key=lambda row: -found.scores.get(row["id"], row["score"] / best + (row["similarity"] or 0)),
         )
         return found.newest_first(rest)
 

@@ -78,6 +78,11 @@ class Context:
         quoted = " ".join(f'"{content}"' for content in near)
         return f"I do not know for sure. I remember: {quoted}" if quoted else UNKNOWN
 
+    def extract(self) -> str:
+        """Return the sentences of the memories shown that answer the message."""
+        assert self.bearing is not None
+        return f"I remember: {self.bearing.quoted(self.memory_ids)}"
+
     @property
     def memory_ids(self) -> list[int]:
         """The recalled memories among the parts."""

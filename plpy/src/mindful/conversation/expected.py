@@ -1,0 +1,163 @@
+"""What a question asks for, and the words of a memory that may be its answer. The rules are of English."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from mindful.core.pattern import IGNORECASE, Short, linear
+
+_LONGEST = 300
+"""Characters of a message whose opening is read."""
+_READ = 2000
+"""Characters of a memory that are read. A longer one is taken to answer."""
+_OPENING = Short(
+    r"^\s*(?:(?:hi|hello|hey|please|sorry|so|and|ok|okay|well|now)\b[ ,.!]*)*"
+    r"(?:(?:(?:can|could|would|will) you (?:please )?|please )?"
+    r"(?:tell|remind|show|give) me(?! about\b)(?: again)?(?: of)?|"
+    r"(?:do|can|could|would) you (?:still )?(?:know|remember|recall)|"
+    r"i (?:do not|don't|can't|cannot|no longer) (?:quite |really )?(?:know|remember|recall)(?: any ?more)?|"
+    r"i(?:'ve| have)? ?(?:just )?forgot(?:ten)?|i(?: would|'d) (?:like|love|need) to know|"
+    r"i (?:want|need|have) to know|i wonder(?: if you know)?|i(?:'m| am) (?:wondering|curious|not sure|unsure)|"
+    r"i need|any idea)\b[ ,]*",
+    _LONGEST,
+    IGNORECASE,
+)
+_REST = 6
+"""Fewest characters that remain of a message without its opening."""
+_TIMES = (
+    r"january|february|march|april|may|june|july|august|september|october|november|december|"
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?|spring|summer|autumn|fall|winter|today|tomorrow|yesterday|tonight|"
+    r"noon|midnight|morning|afternoon|evening|night|week|weekend|month|year|easter|christmas|ago|o'clock|am|pm"
+)
+_NUMBERS = (
+    r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|"
+    r"eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|dozen|half|"
+    r"once|twice|both|no|none|several|every"
+)
+_KINDS = tuple(
+    (kind, linear(source, IGNORECASE))
+    for kind, source in (
+        ("name", r"\b(?:who|whom|whose|called|names?)\b"),
+        (
+            "time",
+            r"(?:^|[,.;:!] ?|\b(?:know|remember|me|forgot|until|since|is|by|from|recall|wonder|sure) )"
+            r"when\b(?! (?:i|we|you|he|she|they)\b)|\b(?:what|which) (?:time|day|date|year|month)\b|"
+            r"\b(?:last day|date|departure time) of\b|\btime (?:is|does|do|of)\b",
+        ),
+        (
+            "number",
+            r"\bhow (?:many|much|long|old|far|tall|big|large|often|heavy|high|wide|deep|fast|late|early)\b|"
+            r"\b(?:costs?|pay|earn|number|price|pin|weight|height|age|amount|size|score|total|percentage)\b",
+        ),
+        (
+            "place",
+            r"\bwhere\b|\b(?:which|what) (?:city|town|country|place|street|village|room|house|wall|hotel|school)\b|"
+            r"\baddress\b",
+        ),
+    )
+)
+_SENTENCE = linear(r"(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bMrs\.)(?<=[.!?])\s+|\n+")
+_WORD = linear(r"[^\W_]+(?:['\u2019.,:][^\W_]+)*")
+_TIME = linear(rf"\d|\b(?:{_TIMES})\b", IGNORECASE)
+_NUMBER = linear(rf"\d|\b(?:{_NUMBERS})\b", IGNORECASE)
+_AMOUNT = linear(
+    r"(?<![\d.,])(?:[$\u20ac\u00a3] ?\d[\d.,]*|\d[\d.,]* ?(?:euros?|dollars?|francs?|pounds?|kilos?|kilograms?|"
+    r"grams?|kg|km|kilometers?|miles?|meters?|percent|people|children|%|\u20ac))",
+    IGNORECASE,
+)
+"""A number that is no time."""
+_PLACED = linear(
+    r"\b(?:in|at|on|under|to|from|behind|near|with|into|inside|above|below|beside|beneath|between|around|by|via|next|"
+    r"over|outside|opposite)\b",
+    IGNORECASE,
+)
+_EMPTY = frozenset(
+    _WORD.findall(
+        "the a an my our his her their its your i we he she it they there this that these those in on at from for to "
+        "of by with if when since ever after before because as and but or so yes no not what who me you is are was "
+        "were be been forgot forget know remember tell remind need like wonder"
+    )
+)
+"""Words that answer nothing, and may begin a sentence with a capital."""
+_STEM = 5
+"""Letters that two words share if they are forms of one."""
+_SHORTEST = 4
+"""Letters of the shortest word that has other forms."""
+
+
+def plain(message: str) -> str:
+    """Return a question without the request around it: "Do you know where Olga lives?" as "where Olga lives?"."""
+    rest = _OPENING.sub("", message).strip()
+    return rest if len(rest) >= _REST else message
+
+
+def kind_of(question: str) -> str:
+    """Return what a question asks for: name, time, number, place or other."""
+    return next((kind for kind, form in _KINDS if form.search(question)), "other")
+
+
+def may_answer(question: str, memory: str) -> bool:
+    """Return whether a memory has a word that the question lacks, of the kind that is asked for."""
+    return len(memory) > _READ or bool(candidates(question, memory))
+
+
+def candidates(question: str, memory: str) -> list[str]:
+    """Return the words of a memory that the question lacks and that are of the kind it asks for."""
+    kind, memory = kind_of(question), " ".join(_stated(memory))
+    if kind == "time":
+        memory = _AMOUNT.sub(" ", memory)
+    known = {word.lower() for word in _WORD.findall(question)}
+    known |= {_base(word) for word in known}
+    found = [word for word in _WORD.findall(memory) if not _is_known(word, known)]
+    if kind == "time":
+        return [word for word in found if _TIME.search(word)]
+    if kind == "number":
+        return [word for word in found if _NUMBER.search(word)]
+    found = [word for word in found if _base(word) not in _EMPTY]
+    names = [word for word in found if word[0].isupper() and not _TIME.fullmatch(word)]
+    if kind == "name":
+        return names
+    if kind == "place" and not _PLACED.search(memory):
+        return names
+    return [word for word in found if len(word) > 2 or word.isdigit()]
+
+
+def adds(question: str, memory: str) -> bool:
+    """Return whether a memory says anything beyond the question. One that does not is the question, asked before."""
+    known = {_base(word) for word in _WORD.findall(question)}
+    words = (word for one in _stated(memory) for word in _WORD.findall(one) if _base(word) not in _EMPTY)
+    return len(memory) > _READ or any(not _is_known(word, known) for word in words)
+
+
+def excerpt(question: str, memory: str) -> str:
+    """Return the sentence of a memory that has most of the question's words, of those that may answer it."""
+    sentences = _stated(memory)
+    answering = [sentence for sentence in sentences if candidates(question, sentence)]
+    known = {_base(word) for word in _WORD.findall(question)} - _EMPTY
+    return max(
+        answering or sentences, key=lambda one: sum(_is_known(word, known) for word in _WORD.findall(one))
+    )
+
+
+def _stated(memory: str) -> list[str]:
+    """Return the sentences of a memory that do not ask."""
+    sentences = (part.strip() for part in _SENTENCE.split(memory[:_READ]))
+    return [sentence for sentence in sentences if sentence and not sentence.endswith("?")]
+
+
+def telling(question: str, memory: str) -> list[str]:
+    """Return the words by which an answer shows that it rests on a memory: names and numbers, if it has any."""
+    found = candidates(question, memory)
+    return [word for word in found if word[0].isupper() or _NUMBER.search(word)] or found
+
+
+def _base(word: str) -> str:
+    return word.lower().split("'")[0].split("\u2019")[0]
+
+
+def _is_known(word: str, known: Collection[str]) -> bool:
+    base = _base(word)
+    if word.lower() in known or base in known:
+        return True
+    alike = (one for one in known if min(len(one), len(base)) >= _SHORTEST)
+    return any(one[:_STEM] == base[:_STEM] or one.startswith(base) or base.startswith(one) for one in alike)
