@@ -39,7 +39,7 @@ watched, Backend.watched[:] = Backend.watched[:], []
 plpy.execute(plpy.prepare("select set_config('test.watched', $1, false)", ["text"]), [json.dumps(watched)])
 $do$"""
 MESSAGE = "Tell me about my sister Nora."
-PERSONAL = "Where does my sister Nora live?"
+PERSONAL = "What did I promise my dentist?"
 """A question that memories alone can answer: whether they do is weighed."""
 
 
