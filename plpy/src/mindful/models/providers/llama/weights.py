@@ -170,7 +170,7 @@ def _load(source: str, repack: bool, interrupts: Interrupts | None) -> Any:
     """Load a file. A cancel takes 0.1 to 0.3 s, because llama.cpp reports no progress while it reads the vocabulary."""
     params = llama.llama_model_default_params()
     params.use_extra_bufts = repack
-    params.use_mmap, params.use_mlock, params.n_gpu_layers = True, False, 0
+    params.load_mode, params.n_gpu_layers = llama.LLAMA_LOAD_MODE_MMAP, 0
 
     def work(stopped: threading.Event) -> Any:
         params.progress_callback = llama.llama_progress_callback(lambda _share, _data: not stopped.is_set())

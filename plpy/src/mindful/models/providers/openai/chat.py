@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, cast, overload
 
 from mindful.core.errors import MissingPackageError
 from mindful.core.ports import Completion, Interrupts, Message, Piece, Sampling, Workers
-from mindful.core.text import TextStream
-from mindful.models.providers.openai.constraint import Constraint
 from mindful.models.providers.openai.crew import side_by_side
 from mindful.models.providers.openai.http import Server
 from mindful.models.providers.openai.served import ServedGenerator, malformed, note
@@ -63,6 +59,7 @@ class ChatGenerator(ServedGenerator):
         self._dialect = str(options["server"])
         self._labels = str(options.get("labels", "top_logprobs"))
         self._path = server.address.path
+        self._endpoint = f"{self._path}/chat/completions"
 
     def count(self, text: str) -> int:
         """Count the tokens of a text where the server does, else estimate them by its bytes."""
@@ -137,33 +134,16 @@ class ChatGenerator(ServedGenerator):
 
         return self._remembered(("count", text), ask)
 
-    def _stream(
-        self,
-        tokens: Sequence[int],
-        sampling: Sampling,
-        constraint: Constraint,
-        completion: Completion,
-        interrupts: Interrupts,
-    ) -> Iterator[str]:
-        started, text = time.perf_counter(), TextStream((*sampling.stop, *self._stop))
-        completion.prompt_tokens = len(tokens)
-        body = self._body(_prompt(tokens).messages, sampling) | constraint.body
-        with closing(self._server.events(f"{self._path}/chat/completions", body, interrupts)) as events:
-            for event in events:
-                interrupts.check()
-                content = _content(event, completion, sampling.alternatives)
-                completion.total_ms = (time.perf_counter() - started) * 1000
-                if content:
-                    completion.first_token_ms = completion.first_token_ms or completion.total_ms
-                    if shown := text.push(content.encode(errors="replace")):
-                        yield shown
-                if text.stopped or len(completion.logprobs) >= sampling.max_tokens + 1:
-                    completion.finish_reason = "stop"
-                    break
-        if rest := text.flush():
-            yield rest
+    def _pieces(
+        self, event: Mapping[str, Any], completion: Completion, alternatives: int | None
+    ) -> list[bytes]:
+        content = _content(event, completion, alternatives)
+        return [content.encode(errors="replace")] if content else []
 
-    def _body(self, messages: Sequence[Message], sampling: Sampling) -> dict[str, Any]:
+    def _body(self, tokens: Sequence[int], sampling: Sampling) -> dict[str, Any]:
+        return self._asked(_prompt(tokens).messages, sampling)
+
+    def _asked(self, messages: Sequence[Message], sampling: Sampling) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self._model,
             "messages": [{"role": part.role, "content": part.content} for part in messages],
@@ -234,9 +214,9 @@ class ChatGenerator(ServedGenerator):
         return scores
 
     def _likeliest(self, messages: Sequence[Message], interrupts: Interrupts) -> list[tuple[str, float]]:
-        body = self._body(messages, Sampling(1)) | {"stream": False, "top_logprobs": _TOP}
+        body = self._asked(messages, Sampling(1)) | {"stream": False, "top_logprobs": _TOP}
         body.pop("stream_options", None)
-        answer = self._server.post(f"{self._path}/chat/completions", body, interrupts)
+        answer = self._server.post(self._endpoint, body, interrupts)
         try:
             [token, *_] = answer["choices"][0]["logprobs"]["content"]
             found = [(str(row["token"]), min(float(row["logprob"]), 0.0)) for row in token["top_logprobs"]]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from functools import partial
 from typing import Any
 
 from mindful.core.errors import ContextLengthError, InvalidParameterError
 from mindful.core.ports import Completion, Interrupts, Message, Piece, Sampling, Workers
-from mindful.core.text import TextStream
 from mindful.models.providers.openai.constraint import Constraint
 from mindful.models.providers.openai.crew import side_by_side
 from mindful.models.providers.openai.http import Server
@@ -42,6 +39,7 @@ class LlamaServerGenerator(ServedGenerator):
         super().__init__(server, host, context_length, parallel, top, options)
         self._caches = bool(options.get("prompt_cache", True))
         self._root = server.address.root
+        self._endpoint = f"{self._root}/completion"
         self._mark = secrets.token_hex(8)
         self._skeletons: dict[tuple[str, ...], list[list[int] | int] | None] = {}
         self._before: Sequence[int] = ()
@@ -154,7 +152,8 @@ class LlamaServerGenerator(ServedGenerator):
         for token in wanted:
             if token in found:
                 continue
-            body = self._body(tokens, Sampling(1), 1, _TOP if len(wanted) > 1 else 1)
+            body = self._body(tokens, Sampling(1))
+            body |= {"n_predict": 1, "n_probs": _TOP if len(wanted) > 1 else 1}
             body |= {"logit_bias": [[token, _SURE]], "stream": False}
             answer = self._server.post(f"{self._root}/completion", body, interrupts)
             try:
@@ -179,45 +178,11 @@ class LlamaServerGenerator(ServedGenerator):
         completion.cached_tokens = 0
         return text
 
-    def _stream(
-        self,
-        tokens: Sequence[int],
-        sampling: Sampling,
-        constraint: Constraint,
-        completion: Completion,
-        interrupts: Interrupts,
-    ) -> Iterator[str]:
-        started, text = time.perf_counter(), TextStream((*sampling.stop, *self._stop))
-        completion.prompt_tokens = len(tokens)
-        most = min(sampling.max_tokens, self.context_length - len(tokens))
-        body = self._body(tokens, sampling, most, self._top) | constraint.body
-        with closing(self._server.events(f"{self._root}/completion", body, interrupts)) as events:
-            for event in events:
-                interrupts.check()
-                pieces = _pieces(event, completion, sampling.alternatives)
-                completion.total_ms = (time.perf_counter() - started) * 1000
-                if pieces:
-                    completion.first_token_ms = completion.first_token_ms or completion.total_ms
-                for piece in pieces:
-                    constraint.take(piece)
-                    if shown := text.push(piece):
-                        yield shown
-                    if text.stopped:
-                        break
-                if text.stopped:  # the connection is closed, so the server stops
-                    completion.finish_reason = "stop"
-                    break
-                if event.get("stop") is True:
-                    completion.finish_reason = "length" if event.get("stop_type") == "limit" else "stop"
-                    completion.cached_tokens = _cached(event)
-        if rest := text.flush():
-            yield rest
-
-    def _body(self, tokens: Sequence[int], sampling: Sampling, most: int, top: int) -> dict[str, Any]:
+    def _body(self, tokens: Sequence[int], sampling: Sampling) -> dict[str, Any]:
         body: dict[str, Any] = {
             "prompt": list(tokens),
-            "n_predict": most,
-            "n_probs": max(top, sampling.alternatives or 0),
+            "n_predict": min(sampling.max_tokens, self.context_length - len(tokens)),
+            "n_probs": max(self._top, sampling.alternatives or 0),
             "temperature": sampling.temperature,
             "samplers": ["penalties", "top_k", "top_p", "min_p", "temperature"],
             "top_k": sampling.top_k,
@@ -233,6 +198,33 @@ class LlamaServerGenerator(ServedGenerator):
         if sampling.seed is not None:
             body["seed"] = sampling.seed
         return body
+
+    def _pieces(
+        self, event: Mapping[str, Any], completion: Completion, alternatives: int | None
+    ) -> list[bytes]:
+        """Note the tokens of an event, and return their bytes."""
+        pieces = []
+        try:
+            for token in event.get("completion_probabilities", ()):
+                piece = bytes(token["bytes"])
+                note(
+                    completion,
+                    float(token["logprob"]),
+                    [float(row["logprob"]) for row in token["top_logprobs"]],
+                )
+                pieces.append(piece)
+                if alternatives is not None:
+                    likeliest = [
+                        (bytes(row["bytes"]), float(row["logprob"]))
+                        for row in token["top_logprobs"][:alternatives]
+                    ]
+                    completion.pieces.append(Piece(piece, completion.logprobs[-1], tuple(likeliest)))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise malformed("log-probabilities") from None
+        if event.get("stop") is True:
+            completion.finish_reason = "length" if event.get("stop_type") == "limit" else "stop"
+            completion.cached_tokens = _cached(event)
+        return pieces
 
     def _tokens(self, text: str, surround: bool = False, special: bool = False) -> list[int]:
         if not text:
@@ -276,27 +268,6 @@ class LlamaServerGenerator(ServedGenerator):
             return str((self._server.get(f"{self._root}/props", self._host) or {}).get("bos_token") or "")
 
         return self._remembered("bos", ask)
-
-
-def _pieces(event: Mapping[str, Any], completion: Completion, alternatives: int | None) -> list[bytes]:
-    """Note the tokens of an event, and return their bytes."""
-    pieces = []
-    try:
-        for token in event.get("completion_probabilities", ()):
-            piece = bytes(token["bytes"])
-            note(
-                completion, float(token["logprob"]), [float(row["logprob"]) for row in token["top_logprobs"]]
-            )
-            pieces.append(piece)
-            if alternatives is not None:
-                likeliest = [
-                    (bytes(row["bytes"]), float(row["logprob"]))
-                    for row in token["top_logprobs"][:alternatives]
-                ]
-                completion.pieces.append(Piece(piece, completion.logprobs[-1], tuple(likeliest)))
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise malformed("log-probabilities") from None
-    return pieces
 
 
 def _cached(event: Mapping[str, Any]) -> int:

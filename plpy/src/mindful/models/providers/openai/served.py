@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
 from mindful.core.errors import EngineAnswerError
 from mindful.core.ports import Completion, Interrupts, Sampling, Workers
+from mindful.core.text import TextStream
 from mindful.models.providers.openai.constraint import Constraint, Constraints
 from mindful.models.providers.openai.crew import side_by_side
 from mindful.models.providers.openai.http import EndedError, Server
@@ -69,8 +73,11 @@ class Served:
         return self._known[key]  # type: ignore[return-value]
 
 
-class ServedGenerator(Served):
+class ServedGenerator(Served, ABC):
     """A generator behind a server, of either form."""
+
+    _endpoint: str
+    """The path of streams."""
 
     def __init__(
         self,
@@ -132,7 +139,37 @@ class ServedGenerator(Served):
         completion: Completion,
         interrupts: Interrupts,
     ) -> Iterator[str]:
-        raise NotImplementedError
+        started, text = time.perf_counter(), TextStream((*sampling.stop, *self._stop))
+        completion.prompt_tokens = len(tokens)
+        body = self._body(tokens, sampling) | constraint.body
+        with closing(self._server.events(self._endpoint, body, interrupts)) as events:
+            for event in events:
+                interrupts.check()
+                pieces = self._pieces(event, completion, sampling.alternatives)
+                completion.total_ms = (time.perf_counter() - started) * 1000
+                if pieces:
+                    completion.first_token_ms = completion.first_token_ms or completion.total_ms
+                for piece in pieces:
+                    constraint.take(piece)
+                    if shown := text.push(piece):
+                        yield shown
+                    if text.stopped:
+                        break
+                if text.stopped or len(completion.logprobs) > sampling.max_tokens:
+                    completion.finish_reason = "stop"  # the connection is closed, so the server stops
+                    break
+        if rest := text.flush():
+            yield rest
+
+    @abstractmethod
+    def _body(self, tokens: Sequence[int], sampling: Sampling) -> dict[str, Any]:
+        """Return the request for a stream, without its constraint."""
+
+    @abstractmethod
+    def _pieces(
+        self, event: Mapping[str, Any], completion: Completion, alternatives: int | None
+    ) -> list[bytes]:
+        """Note what an event tells, and return the bytes of its tokens."""
 
 
 def note(completion: Completion, logprob: float, top: Iterable[float]) -> None:
