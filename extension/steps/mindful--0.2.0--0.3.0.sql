@@ -16,7 +16,6 @@ drop function llm_classify_many(text[], text[], text, text, boolean);
 -- include sql/generate/classifier.sql
 -- include sql/memory/derived.sql
 -- include sql/conversation/bearing.sql
--- include sql/conversation/recap.sql _mindful.recap_missing
 -- Settings of tenants' own, and all sampling arguments in every generating call.
 alter table setting drop constraint setting_key_fkey;
 alter table tuning drop constraint tuning_key_fkey;

@@ -85,7 +85,7 @@ def test_it_embeds_what_comes_until_it_is_stopped(
         remember(connection, 3)
         wait_until_empty(db)
     worker.send_signal(number)
-    output, _ = worker.communicate(timeout=10)
+    output, _ = worker.communicate(timeout=60)
     assert worker.returncode == 0
     assert output.splitlines()[-1] == "Stopped after 6 embeddings."
 
@@ -102,7 +102,7 @@ def test_it_connects_again(
     remember(ana, 3)
     wait_until_empty(db)
     worker.terminate()
-    output, _ = worker.communicate(timeout=10)
+    output, _ = worker.communicate(timeout=60)
     assert "mindful: " in output
     assert "Stopped after 6 embeddings." in output
 

@@ -77,7 +77,7 @@ def served(
                 client.close()
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
 
 
 @pytest.fixture

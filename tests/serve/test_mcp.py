@@ -564,7 +564,7 @@ def test_standard_output_holds_nothing_but_messages(dsn_of: Mapping[str, str]) -
         assert answers[3]["error"]["code"] == -32601
         process.stdin.close()
         assert process.stdout.read() == b""
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_a_client_that_ends_leaves_no_statement(dsn_of: Mapping[str, str], db: psycopg.Connection) -> None:
@@ -589,7 +589,7 @@ def test_a_client_that_ends_leaves_no_statement(dsn_of: Mapping[str, str], db: p
             assert not end.passed()
             time.sleep(0.02)
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     assert one(db, BUSY) == 0
 
 

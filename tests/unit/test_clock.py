@@ -54,6 +54,29 @@ def breaks_off(node: ast.AST) -> bool:
     )
 
 
+def hurries(node: ast.AST) -> bool:
+    """Whether something is waited for, and soon given up: by a named timeout, or by a limit in an assertion."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        limits = [word.value for word in node.keywords if word.arg == "timeout"]
+        stops = any(word.arg == "stop_after" for word in node.keywords)
+        if node.func.attr in ("join", "communicate") or (node.func.attr == "notifies" and stops):
+            return any(is_short(limit) for limit in limits)
+    elif isinstance(node, ast.Assert):
+        calls = (part for part in ast.walk(node.test) if isinstance(part, ast.Call))
+        return any(
+            isinstance(call.func, ast.Attribute)
+            and call.func.attr == "wait"
+            and any(map(is_short, call.args))
+            for call in calls
+            if not any(isinstance(part, ast.Lambda) for part in ast.walk(node.test))
+        )
+    return False
+
+
+def is_short(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int | float) and node.value < 20
+
+
 def found(holds: str) -> list[str]:
     """Name the lines of code that the tests have, and their files."""
     tests = {
@@ -62,6 +85,7 @@ def found(holds: str) -> list[str]:
             isinstance(node, ast.Attribute) and node.attr == "taken_s" and name not in PRINTERS
         ),
         "breaks": lambda name, node: breaks_off(node),
+        "hurries": lambda name, node: hurries(node),
     }
     return [
         f"{name}:{getattr(node, 'lineno', 0)}"
@@ -77,6 +101,7 @@ def test_no_test_reads_the_wall_clock_but_by_the_helper() -> None:
     )
     assert found("prints") == [], "what was taken is compared by within() alone"
     assert found("breaks") == [], "a loop by within() is never broken off"
+    assert found("hurries") == [], "what guards against a hang waits for a minute"
 
 
 @pytest.mark.parametrize(
@@ -91,6 +116,13 @@ def test_no_test_reads_the_wall_clock_but_by_the_helper() -> None:
 )
 def test_a_single_measurement_is_found(code: str) -> None:
     assert any(reads(node) for node in ast.walk(ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    "code", ["thread.join(timeout=5)", "assert closed.wait(2)", "ana.notifies(timeout=1, stop_after=1)"]
+)
+def test_a_wait_that_soon_gives_up_is_found(code: str) -> None:
+    assert any(hurries(node) for node in ast.walk(ast.parse(code)))
 
 
 def test_a_loop_that_is_broken_off_is_found() -> None:

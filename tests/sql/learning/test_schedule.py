@@ -32,7 +32,7 @@ def test_enough_unread_texts_ask_for_a_run(ana: psycopg.Connection, bob: psycopg
     ana.execute("listen mindful_job")
     say(ana, 1)
     assert runs(ana) == [("pending", 0)]
-    assert [heard.channel for heard in ana.notifies(timeout=1, stop_after=1)] == ["mindful_job"]
+    assert [heard.channel for heard in ana.notifies(timeout=60, stop_after=1)] == ["mindful_job"]
     say(ana, 5)
     assert runs(ana) == [("pending", 0)]
     assert bob.execute("select consolidation_run()").fetchone() == (0,)
@@ -77,7 +77,7 @@ def test_the_end_of_a_run_is_told(ana: psycopg.Connection) -> None:
     ana.execute("listen mindful_consolidation")
     say(ana, 1)
     ana.execute("select memory_consolidate()")
-    (heard,) = ana.notifies(timeout=2, stop_after=1)
+    (heard,) = ana.notifies(timeout=60, stop_after=1)
     assert '"completed"' in heard.payload
     assert ana.info.user not in heard.payload
 

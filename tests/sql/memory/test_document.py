@@ -294,7 +294,7 @@ def test_two_versions_at_once_leave_one(ana: psycopg.Connection, connect: Connec
         waiting.start()
         time.sleep(0.3)
         assert waiting.is_alive()
-    waiting.join(20)
+    waiting.join()
     assert ana.execute("select chunks from document").fetchall() == [(60,)]
 
 

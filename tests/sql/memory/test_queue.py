@@ -39,7 +39,7 @@ def test_workers_are_told_once_a_statement(
 ) -> None:
     bob.execute("listen mindful_job")
     remember_all(ana, *(f"note {number}" for number in range(100)))
-    assert [notice.payload for notice in bob.notifies(timeout=5, stop_after=1)] == [""]
+    assert [notice.payload for notice in bob.notifies(timeout=60, stop_after=1)] == [""]
     assert list(bob.notifies(timeout=0.2)) == []
 
 

@@ -210,7 +210,7 @@ def test_an_idle_worker_waits_for_jobs_and_can_be_stopped(
         assert not deadline.passed()
         time.sleep(0.05)
     db.execute("select pg_cancel_backend(%s)", (worker.info.backend_pid,))
-    thread.join(timeout=5)
+    thread.join()
     assert errors == ["57014"]
     assert embedded(ana) == ["Rex is a beagle."]
     for _ in within(5, at_least_s=1.4):

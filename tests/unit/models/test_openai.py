@@ -222,7 +222,7 @@ def test_a_cancel_closes_the_connection_at_once(server: Server, host: Host, mode
         host.cancel(clock, 0.2)
         with pytest.raises(CancelledError):
             generate(generator, host)
-    assert server.closed.wait(2)
+    assert server.closed.wait(60)
     assert generator.server._idle == []
 
 
