@@ -6,6 +6,7 @@ of a fresh mindful, and writes the extensions' files: SOURCE holds their hand-wr
 
 from __future__ import annotations
 
+import re
 import secrets
 import sys
 from collections.abc import Iterator
@@ -163,11 +164,19 @@ def main() -> None:
         "partition": [*map(partition_view, relations), *map(partition_function, functions)],
     }
     for name, statements in written.items():
-        before, after = (source / f"{name}{part}.sql" for part in ("", "_last"))
-        script = "\n".join([before.read_text(), *filter(None, statements), after.read_text()])
+        before, after = (included(source / f"{name}{part}.sql") for part in ("", "_last"))
+        script = "\n".join([before, *filter(None, statements), after])
         (target / f"mindful_{name}--{version}.sql").write_text(script.replace("@VERSION@", version))
         control = (source / f"mindful_{name}.control").read_text()
         (target / f"mindful_{name}.control").write_text(control.replace("@VERSION@", version))
+
+
+def included(path: Path) -> str:
+    """Return a file in which "-- include PATH" stands for that file, as install.sh has it."""
+    root = path.parents[2]
+    return re.sub(
+        r"^-- include (\S+)$", lambda found: (root / found[1]).read_text(), path.read_text(), flags=re.M
+    )
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# router.sh [build|install]: write the extensions mindful_router and mindful_partition from the private cluster's
+# router.sh build|install: write the extensions mindful_router and mindful_partition from the private cluster's
 # mindful into MINDFUL_HOME/router, and copy them to the server's extension directory.
+# router.sh image: the same in an image, with PL/Proxy, PgBouncer and the command mindful.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 target=$MINDFUL_HOME/router
@@ -8,7 +9,7 @@ version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" "$root/extension/mindful.c
 
 # The functions' signatures and comments come from the installed script, so that and the sources decide.
 key() {
-    cat "$root/extension/mindful--$version.sql" "$root"/extension/router/* "$root/extension/setup/router.py" | hash12
+    cat "$root/extension/mindful--$version.sql" "$root"/extension/router/*.{sql,control} "$root/extension/setup/router.py" | hash12
 }
 
 build() {
@@ -17,7 +18,9 @@ build() {
     mkdir -p "$target"
     rm -f "$target"/mindful_* "$target/.key"
     say "writing the router's extensions into $target"
-    "$MINDFUL_HOME/dev/bin/python" "$root/extension/setup/router.py" "$1" "$root/extension/router" "$target"
+    python=$MINDFUL_HOME/dev/bin/python
+    [ -x "$python" ] || python=$MINDFUL_HOME/venv/bin/python
+    "$python" "$root/extension/setup/router.py" "$1" "$root/extension/router" "$target"
     key >"$target/.key"
 }
 
@@ -33,11 +36,27 @@ install_files() {
     as_root install -m 644 "${changed[@]}" "$directory/"
 }
 
+image() {
+    local setup=$root/extension/setup
+    "$setup/packages.sh" pgbouncer "postgresql-$(pg_major)-plproxy"
+    MINDFUL_EXTRAS="${MINDFUL_EXTRAS-documents learning} engine" "$setup/python.sh" server
+    # A cluster for the time: the image's own is made when a container starts.
+    MINDFUL_STATE=$(mktemp -d)
+    chmod 755 "$MINDFUL_STATE"
+    export MINDFUL_STATE MINDFUL_LISTEN=127.0.0.1 MINDFUL_PORT=''
+    "$setup/cluster.sh" up
+    build "$("$setup/cluster.sh" dsn)"
+    install_files
+    "$setup/cluster.sh" down
+    rm -rf "$MINDFUL_STATE"
+}
+
+[ "${1:-}" != image ] || { image && exit; }
 dsn=${MINDFUL_TEST_DSN:-}
 dsn=${dsn%% *}
 [ -n "$dsn" ] || dsn=$("$root/extension/setup/cluster.sh" dsn)
 case ${1:-} in
     build) build "$dsn" ;;
     install) build "$dsn" && install_files ;;
-    *) die "usage: router.sh build|install" ;;
+    *) die "usage: router.sh build|install|image" ;;
 esac

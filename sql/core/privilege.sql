@@ -2,15 +2,6 @@ revoke all on schema mindful, _mindful from public;
 grant usage on schema mindful, _mindful to mindful_user, mindful_reader, mindful_admin;
 revoke execute on all routines in schema mindful, _mindful from public;
 
--- Roles belong to the cluster, so another database may have granted the membership already.
-do $do$
-begin
-    if not pg_catalog.pg_has_role('mindful_application', 'mindful_user', 'member') then
-        grant mindful_user to mindful_application;
-    end if;
-end
-$do$;
-
 grant select on tenant_claim to mindful_user, mindful_reader, mindful_admin;
 grant insert on tenant_claim to mindful_user, mindful_admin;
 

@@ -2,31 +2,6 @@
 create schema _mindful;
 comment on schema _mindful is 'Internal functions of the extension mindful. They may change with any version; use the functions of the schema mindful.';
 
--- Roles belong to the cluster, so another database may have created them already.
-do $do$
-declare
-    wanted text;
-begin
-    foreach wanted in array array['mindful_user', 'mindful_reader', 'mindful_admin', 'mindful_application'] loop
-        if not exists (select from pg_catalog.pg_roles where rolname operator(pg_catalog.=) wanted) then
-            execute pg_catalog.format('create role %I nologin', wanted);
-        end if;
-    end loop;
-end
-$do$;
-
--- The owner of a schema can add functions to it, so the extension accepts only a schema of its own.
-do $do$
-begin
-    if (select nspowner::pg_catalog.regrole::pg_catalog.text from pg_catalog.pg_namespace where nspname operator(pg_catalog.=) 'mindful')
-        operator(pg_catalog.<>) current_user::pg_catalog.regrole::pg_catalog.text
-    then
-        raise exception using errcode = '42501', message = 'mindful: the schema mindful exists and belongs to another role',
-            hint = 'Check its contents, then drop it or change its owner to the role that creates the extension.';
-    end if;
-end
-$do$;
-
 create function _mindful.tenant_refuse(message text, hint text) returns void
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp

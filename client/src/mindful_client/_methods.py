@@ -133,8 +133,6 @@ PARTITION_FIND = "select host, port, dbname, number, map, caller from mindful.pa
 PARTITION_ENTER = "select mindful_route.enter(%s, %s, %s)"
 MOVES = 3
 """How often a stream looks for its partition, which may move meanwhile."""
-MOST_IDLE = 8
-"""Connections to a partition that are kept for later streams."""
 TRY_AGAIN_S = 60.0
 
 

@@ -94,11 +94,13 @@ class AsyncPartitions:
     """Connections to the partitions of a router, for streams: a routed stream gives all pieces at its end.
 
     Clients of one role may share them. `parameters` are those of libpq that differ from the router's connection, such
-    as a password. If a partition cannot be reached, streams are routed, and it is tried again after a minute.
+    as a password. `most_idle` connections a partition stay open for later streams. If a partition cannot be reached,
+    streams are routed, and it is tried again after a minute.
     """
 
-    def __init__(self, parameters: str = "") -> None:
+    def __init__(self, parameters: str = "", *, most_idle: int = 8) -> None:
         self._parameters = parameters
+        self._most_idle = most_idle
         self._routers: dict[tuple[str, int, str], bool] = {}
         self._idle: dict[str, list[psycopg.AsyncConnection[Any]]] = {}
         self._failed: dict[str, float] = {}
@@ -135,11 +137,9 @@ class AsyncPartitions:
                 await connection.execute(_methods.PARTITION_ENTER, place.route, prepare=False)
                 yield connection
         finally:
-            if (
-                _methods.is_idle(connection)
-                and len(self._idle.setdefault(place.dsn, [])) < _methods.MOST_IDLE
-            ):
-                self._idle[place.dsn].append(connection)
+            idle = self._idle.setdefault(place.dsn, [])
+            if _methods.is_idle(connection) and len(idle) < self._most_idle:
+                idle.append(connection)
             else:
                 await connection.close()
 
@@ -206,7 +206,8 @@ class AsyncClient:
         self._target = target
         self._main = AsyncSource(target)
         self._reads = self._main if reads is None else AsyncSource(reads)
-        self._partitions = partitions or AsyncPartitions()
+        # A client over your connection or pool may never be closed, so it keeps none open.
+        self._partitions = partitions or AsyncPartitions(most_idle=8 if isinstance(target, str) else 0)
         self._closes_partitions = partitions is None
         self._active: set[psycopg.AsyncConnection[Any]] = set()
 

@@ -91,11 +91,13 @@ class Partitions:
     """Connections to the partitions of a router, for streams: a routed stream gives all pieces at its end.
 
     Clients of one role may share them. `parameters` are those of libpq that differ from the router's connection, such
-    as a password. If a partition cannot be reached, streams are routed, and it is tried again after a minute.
+    as a password. `most_idle` connections a partition stay open for later streams. If a partition cannot be reached,
+    streams are routed, and it is tried again after a minute.
     """
 
-    def __init__(self, parameters: str = "") -> None:
+    def __init__(self, parameters: str = "", *, most_idle: int = 8) -> None:
         self._parameters = parameters
+        self._most_idle = most_idle
         self._routers: dict[tuple[str, int, str], bool] = {}
         self._idle: dict[str, list[psycopg.Connection[Any]]] = {}
         self._failed: dict[str, float] = {}
@@ -132,11 +134,9 @@ class Partitions:
                 connection.execute(_methods.PARTITION_ENTER, place.route, prepare=False)
                 yield connection
         finally:
-            if (
-                _methods.is_idle(connection)
-                and len(self._idle.setdefault(place.dsn, [])) < _methods.MOST_IDLE
-            ):
-                self._idle[place.dsn].append(connection)
+            idle = self._idle.setdefault(place.dsn, [])
+            if _methods.is_idle(connection) and len(idle) < self._most_idle:
+                idle.append(connection)
             else:
                 connection.close()
 
@@ -203,7 +203,8 @@ class Client:
         self._target = target
         self._main = Source(target)
         self._reads = self._main if reads is None else Source(reads)
-        self._partitions = partitions or Partitions()
+        # A client over your connection or pool may never be closed, so it keeps none open.
+        self._partitions = partitions or Partitions(most_idle=8 if isinstance(target, str) else 0)
         self._closes_partitions = partitions is None
         self._active: set[psycopg.Connection[Any]] = set()
 
