@@ -262,6 +262,10 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
 -- include sql/learning/schedule.sql _mindful.tuning_work
 
 -- confidence: figures by the calibrator in force
+-- include sql/confidence/report.sql label_queue
+comment on column decision.offered is
+'Whether the answer was drawn at random for a label: of flagged ones the share of the setting label_share; before a threshold is certified all with a probability from 0.3 on, and a quarter of the others.';
+update setting_definition set description = 'Share of flagged answers, drawn at random, that label_queue lists first. Their labels stand for all flagged answers. Before a threshold is certified more are drawn (decision.offered). 0: none.' where key = 'label_share';
 -- include sql/confidence/report.sql _mindful.calibrated
 -- include sql/confidence/report.sql label_probability
 -- include sql/confidence/report.sql reliability_curve

@@ -85,7 +85,7 @@ comment on column decision.probability is
 comment on column decision.alternatives is
 'Other answers that were considered: objects with model, answer and, for samples, times.';
 comment on column decision.offered is
-'Whether the answer was drawn at random for a label, with the probability of the setting label_share.';
+'Whether the answer was drawn at random for a label: of flagged ones the share of the setting label_share; before a threshold is certified all with a probability from 0.3 on, and a quarter of the others.';
 comment on column decision.propensity is
 'Probability with which an offered answer was drawn, else 1. Calibration weights labels by its inverse (Horvitz and Thompson 1952).';
 

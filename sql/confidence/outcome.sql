@@ -213,11 +213,12 @@ create function _mindful.label_count(model text, ways text[], second_model text,
 returns table (labels bigint, correct bigint)
 language sql stable parallel safe security invoker rows 1
 begin atomic
-    select pg_catalog.count(*), pg_catalog.count(*) filter (where l.correct)
+    select pg_catalog.count(*), coalesce(pg_catalog.round((pg_catalog.count(*)
+        * pg_catalog.sum(l.correct::integer / d.propensity) / pg_catalog.sum(1 / d.propensity))::numeric), 0)::bigint
     from mindful.decision d
     join mindful.latest_outcome l on l.tenant = d.tenant and l.decision_id = d.id
     where d.tenant = (select _mindful.tenant()) and d.model = label_count.model
         and d.ways = label_count.ways and d.second_model is not distinct from label_count.second_model
         and d.with_memory = label_count.with_memory;
 end;
-comment on function _mindful.label_count(text, text[], text, boolean) is 'Returns the number of labelled answers of a model made in given ways, and the number of right ones among them.';
+comment on function _mindful.label_count(text, text[], text, boolean) is 'Returns the number of labelled answers of a model made in given ways, and the number of right ones among them, weighted by 1 / propensity.';

@@ -82,7 +82,7 @@ cross join lateral (
 ) n
 cross join lateral (
     select case n.need
-        when 'random' then format('drawn at random: the label counts for %s flagged answers', round(1 / d.propensity))
+        when 'random' then format('drawn at random: the label counts for %s flagged %s', round(1 / d.propensity), case when d.propensity > 2 / 3.0 then 'answer' else 'answers' end)
         when 'uncalibrated' then format('answers of %s %s memories are not calibrated yet and need labels',
             d.model, case when d.with_memory then 'with' else 'without' end)
         when 'near' then format('the probability %s is near the threshold %s', round(d.probability::numeric, 2),
@@ -94,9 +94,10 @@ where not exists (
     select from mindful.outcome o where o.tenant = d.tenant and o.decision_id = d.id
 )
 order by array_position(array['random', 'uncalibrated', 'near', 'any'], n.need),
-    abs(d.probability - coalesce(d.threshold, 0.5)), d.id desc;
+    -- The order of the random ones must not depend on the probability, or their labels are no random sample.
+    case when n.need <> 'random' then abs(d.probability - coalesce(d.threshold, 0.5)) end, d.id desc;
 comment on view label_queue is
-'Answers without a label, for answer_label, most needed first. need is random (drawn with the probability label_share: only such labels are an unbiased sample of flagged answers), uncalibrated (no calibrator exists for this kind of answer), near (the probability is within 0.1 of the threshold) or any. why is the reason in words.';
+'Answers without a label, for answer_label, most needed first. need is random (drawn with the probability decision.propensity: only such labels are an unbiased sample of flagged answers), uncalibrated (no calibrator exists for this kind of answer), near (the probability is within 0.1 of the threshold) or any. why is the reason in words.';
 
 create function _mindful.calibrated(c calibrator, signals jsonb) returns double precision
 language sql immutable parallel safe security invoker

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from mindful.confidence import fit, signal
+from mindful.confidence.action import PROBABLE, SHARE_OF_IMPROBABLE
 from mindful.confidence.fit import Labelled
 from mindful.confidence.ranking import Ranking
 from mindful.confidence.threshold import Draws, certify, levels, spent
@@ -62,7 +63,30 @@ def _drawn(answers: Labelled, count: int, seed: int) -> list[tuple[bool, bool]]:
             found.append(_broken(value, every, population.right, budget))
         value = _certified(said, labels.right, said, said, budget, spent(_DELTA, 1))
         found.append(_broken(value, moved, population.right, budget))
+        found.append(by_chance(population, ranking, count, budget, random))
     return found
+
+
+def by_chance(
+    population: Labelled, ranking: Ranking, count: int, budget: float, random: np.random.Generator
+) -> tuple[bool, bool]:
+    """Label answers as label_queue offers them: drawn by the probabilities that the labels so far give."""
+    chosen: list[int] = []
+    shares: list[float] = []
+    now = fit.probabilities(ranking.calibrator, population)
+    while len(chosen) < count:
+        one = int(random.integers(0, len(population)))
+        share = 1.0 if now[one] >= PROBABLE else SHARE_OF_IMPROBABLE
+        if random.random() < share:
+            chosen.append(one)
+            shares.append(share)
+            weights = 1 / np.array(shares)
+            right = float(weights @ population.right[chosen] / weights.sum()) * len(chosen)
+            now = fit.probabilities(ranking.updated(len(chosen), right), population)
+    draws = Draws(population.right[chosen], weights, np.arange(count))
+    delta = spent(_DELTA, 1)
+    grid = levels(now[chosen], now[chosen], budget, delta, draws.effective(), weights)
+    return _broken(certify(now[chosen], draws, grid, budget, delta).value, now, population.right, budget)
 
 
 def table(answers: Labelled, draws: int) -> str:
@@ -75,7 +99,12 @@ def table(answers: Labelled, draws: int) -> str:
     shares = np.array(
         [np.mean([_drawn(answers, count, seed) for seed in range(draws)], axis=0) for count in _COUNTS]
     )
-    rules = ("0.2.0: fit to one half", "fit to one half", "shipped ranking, all labels")
+    rules = (
+        "0.2.0: fit to one half",
+        "fit to one half",
+        "shipped ranking, all labels",
+        "shipped ranking, labels by chance",
+    )
     for at, (budget, rule) in enumerate((budget, rule) for budget in _BUDGETS for rule in rules):
         cells = " | ".join(f"{share:.0%}" for share in shares[:, at, 0])
         lines.append(f"| {budget:.0%} | {rule} | {cells} | {shares[:, at, 1].max():.1%} |")

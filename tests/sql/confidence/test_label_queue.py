@@ -65,7 +65,7 @@ def test_the_queue_says_what_most_needs_a_label_and_why(
     ana.execute("select setting_set('label_share', '1')")
     [(offered, message)] = asked(ana)
     assert ana.execute(QUEUE).fetchall() == [
-        (offered, "random", "drawn at random: the label counts for 1 flagged answers"),
+        (offered, "random", "drawn at random: the label counts for 1 flagged answer"),
         (
             uncalibrated,
             "uncalibrated",

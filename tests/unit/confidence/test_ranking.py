@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from mindful.confidence import ranking
+from mindful.confidence.action import PROBABLE, SHARE_OF_IMPROBABLE
+from mindful.confidence.calibrator import Calibrator
 from mindful.confidence.decision import decide
 from mindful.confidence.lineage import Lineage
+from mindful.confidence.ranking import Ranking
 from mindful.confidence.threshold import Draws, certify, levels
 from unit.confidence.asked import database
 from unit.confidence.test_calibration import Labels, labels
@@ -104,3 +107,40 @@ def test_thresholds_of_a_shipped_ranking_break_the_budget_as_rarely_as_promised(
             broken += (~right[said >= value]).mean() > 0.3
     assert certified > 100
     assert broken <= 20
+
+
+def test_labels_by_chance_certify_sooner_and_break_the_budget_as_rarely() -> None:
+    """As `_offer` draws them: each probable answer, and a quarter of the others, by the ranking of the time."""
+    [shipped] = ranking.read([ENTRY]).values()
+    random = np.random.default_rng(0)
+    signal = random.normal(size=20_000)
+    right = random.random(20_000) < 1 / (1 + np.exp(-(2.5 * signal - 0.5)))
+    certified = dict.fromkeys((SHARE_OF_IMPROBABLE, 1.0), 0)
+    for share in certified:
+        broken = 0
+        for seed in range(200):
+            value, moved = _drawn(shipped, signal, right, 35, share, np.random.default_rng(seed))
+            if value is not None:
+                certified[share] += 1
+                broken += (~right[1 / (1 + np.exp(-(3 * signal + moved.intercept))) >= value]).mean() > 0.3
+        assert broken <= 20
+    assert certified[SHARE_OF_IMPROBABLE] > 1.3 * certified[1.0] > 0
+
+
+def _drawn(
+    shipped: Ranking, signal: Any, right: Any, count: int, share: float, random: np.random.Generator
+) -> tuple[float | None, Calibrator]:
+    chosen: list[int] = []
+    weights: list[float] = []
+    moved = shipped.calibrator
+    while len(chosen) < count:
+        one = int(random.integers(0, len(signal)))
+        drawn = 1.0 if 1 / (1 + np.exp(-(3 * signal[one] + moved.intercept))) >= PROBABLE else share
+        if random.random() < drawn:
+            chosen.append(one)
+            weights.append(1 / drawn)
+            moved = shipped.updated(len(chosen), np.average(right[chosen], weights=weights) * len(chosen))
+    said = 1 / (1 + np.exp(-(3 * signal[chosen] + moved.intercept)))
+    draws = Draws(right[chosen], np.array(weights), np.arange(count))
+    grid = levels(said, said, 0.3, 0.075, draws.effective(), draws.weights)
+    return certify(said, draws, grid, 0.3, 0.075).value, moved

@@ -170,9 +170,9 @@ class _Cell:
 
         if self._ranking is None:
             return None
-        right = sum(row["correct"] for row in self._rows)
-        calibrator = self._ranking.updated(self.labels, right)
         answers = self._labelled(self._rows)
+        share = float(answers.weights @ answers.right / answers.weights.sum())
+        calibrator = self._ranking.updated(self.labels, share * self.labels)
         metrics = fit.figures(answers, fit.probabilities(calibrator, answers), self._db.check)
         newest = max(row["outcome_id"] for row in self._rows)
         return Used(calibrator, self._unit, metrics, newest, shipped=True)

@@ -39,7 +39,7 @@ class Ranking:
     labels: int
     right: int
 
-    def updated(self, labels: int, right: int) -> Calibrator:
+    def updated(self, labels: int, right: float) -> Calibrator:
         """Move the intercept to the mean of a Beta distribution of the base rate, after these labels.
 
         Only the base rate changes between questions, so the log-odds change by its log-odds (Saerens, Latinne and

@@ -73,7 +73,9 @@ def levels(
     mass = np.ones(len(order)) if weights is None else weights[order] / weights.mean()
     count = np.cumsum(mass)
     share = (np.cumsum(mass * (1 - right[order])) + 0.5) / (count + 1)
-    reached = count * tested / len(order)
+    # Above a level, labels of equal propensity are worth more draws than all labels together (Kish 1965).
+    effective = count**2 / np.cumsum(mass**2)
+    reached = effective * tested / effective[-1]
     distance = (budget - share) / np.sqrt(np.maximum(share * (1 - share), 0.02) / reached)
     distance[reached < _ENOUGH * fewest(budget, delta)] = -np.inf
     first = int(np.argmax(distance))
