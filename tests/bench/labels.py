@@ -73,7 +73,10 @@ def by_chance(
     """Label answers as label_queue offers them: drawn by the probabilities that the labels so far give."""
     chosen: list[int] = []
     shares: list[float] = []
-    now = fit.probabilities(ranking.calibrator, population)
+    # Labels move the intercept only.
+    scores = np.array([ranking.calibrator.score(row) for row in population.signals])
+    scores -= ranking.calibrator.intercept
+    now = 1 / (1 + np.exp(-scores - ranking.calibrator.intercept))
     while len(chosen) < count:
         one = int(random.integers(0, len(population)))
         share = 1.0 if now[one] >= PROBABLE else SHARE_OF_IMPROBABLE
@@ -82,7 +85,7 @@ def by_chance(
             shares.append(share)
             weights = 1 / np.array(shares)
             right = float(weights @ population.right[chosen] / weights.sum()) * len(chosen)
-            now = fit.probabilities(ranking.updated(len(chosen), right), population)
+            now = 1 / (1 + np.exp(-scores - ranking.updated(len(chosen), right).intercept))
     draws = Draws(population.right[chosen], weights, np.arange(count))
     delta = spent(_DELTA, 1)
     grid = levels(now[chosen], now[chosen], budget, delta, draws.effective(), weights)
