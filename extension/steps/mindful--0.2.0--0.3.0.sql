@@ -208,7 +208,7 @@ drop function _mindful.tuning_signals(text, integer);
 drop function _mindful.label_count(text, text[], text, boolean);
 drop function _mindful.labelled(text, text[], text, boolean, integer);
 -- include sql/confidence/calibrator.sql _mindful.calibrator_find
--- include sql/confidence/outcome.sql _mindful.labelled
+-- include sql/confidence/outcome.sql _mindful.labeled
 -- include sql/confidence/outcome.sql _mindful.label_count
 -- include sql/confidence/tune.sql _mindful.tuning_signals
 -- include sql/confidence/outcome.sql _mindful.threshold_evidence
@@ -241,7 +241,7 @@ comment on column threshold.status is
 'certified: a threshold passed the test. infeasible: none did. tightened: labels showed too many wrong answers among those given, at answer_label or calibrate.';
 comment on column calibrator.origin is
 'labels: fitted to labels of the tenant. shipped: a ranking of the package for this model and prompt form, with the base rate of the tenant''s labels. All labels can test its thresholds.';
-comment on column calibrator.labels is 'Number of labelled answers in the fit. For a shipped ranking, those of the package.';
+comment on column calibrator.labels is 'Number of labeled answers in the fit. For a shipped ranking, those of the package.';
 comment on column decision.action is
 'answer: given without a flag. flag: given with a flag, or not chosen. uncalibrated: given, but answers of its kind have no calibrator yet, so its probability promises nothing. retrieve, retry, escalate: another attempt replaced this answer, or this attempt replaced another and reached its threshold. clarify: a question was asked back. abstain: the answer was withheld.';
 comment on column decision.probability is

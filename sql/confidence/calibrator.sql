@@ -45,7 +45,7 @@ comment on column calibrator.origin is
 'labels: fitted to labels of the tenant. shipped: a ranking of the package for this model and prompt form, with the base rate of the tenant''s labels. All labels can test its thresholds.';
 comment on column calibrator.features is
 'Names of signals, as in decision.signals. A missing signal counts as its mean.';
-comment on column calibrator.labels is 'Number of labelled answers in the fit. For a shipped ranking, those of the package.';
+comment on column calibrator.labels is 'Number of labeled answers in the fit. For a shipped ranking, those of the package.';
 comment on column calibrator.metrics is
 'Figures on answers that were not fitted to (cross-validation), each with the bounds of its 95% interval.';
 comment on column calibrator.last_outcome is 'Id of the newest label at the time of the fit.';
@@ -92,7 +92,7 @@ comment on column threshold.run is
 comment on column threshold.delta_spent is
 'The part of delta that the test spent. 0: no test was made, as no result could have certified a threshold.';
 comment on column threshold.value is 'NULL: no threshold was certified, and every answer is flagged.';
-comment on column threshold.labels is 'Number of labelled answers in the test; none of them is in the fit.';
+comment on column threshold.labels is 'Number of labeled answers in the test; none of them is in the fit.';
 comment on column threshold.answered is 'Number of these answers with at least this probability.';
 comment on column threshold.wrong is 'Number of wrong answers among the answered.';
 comment on column threshold.bound is 'Upper bound of the share that the budget limits.';

@@ -17,7 +17,7 @@ create table outcome (
 create index on outcome (tenant, decision_id, id) where decision_id is not null;
 create index on outcome (tenant, message_id, id) where message_id is not null;
 comment on table outcome is
-'Labels: whether answers are right, and who labelled them. Labels are added, never changed; the latest counts.';
+'Labels: whether answers are right, and who labeled them. Labels are added, never changed; the latest counts.';
 comment on column outcome.grader_version is 'Version of the rule that graded, of answer_grade for gold.';
 alter table outcome enable row level security, force row level security;
 create policy own on outcome using (tenant = (select _mindful.tenant()))
@@ -146,7 +146,7 @@ end;
 comment on function _mindful.answer_grade(text, text[]) is
 'Returns whether an answer equals or contains one of the right answers, word by word, after answer_normal. Version 1. The rule is frozen: labels by different rules cannot be compared.';
 
-create function _mindful.labelled(model text, ways text[], second_model text, with_memory boolean, signal_tier integer)
+create function _mindful.labeled(model text, ways text[], second_model text, with_memory boolean, signal_tier integer)
 returns table (
     decision_id bigint,
     signals jsonb,
@@ -189,13 +189,13 @@ begin atomic
             order by b.place desc), '[]') as attempts
         from attempt b
     ) a
-    where d.tenant = (select _mindful.tenant()) and d.model = labelled.model
-        and d.ways = labelled.ways and d.second_model is not distinct from labelled.second_model
-        and d.with_memory = labelled.with_memory and d.signal_tier >= labelled.signal_tier
+    where d.tenant = (select _mindful.tenant()) and d.model = labeled.model
+        and d.ways = labeled.ways and d.second_model is not distinct from labeled.second_model
+        and d.with_memory = labeled.with_memory and d.signal_tier >= labeled.signal_tier
     order by l.outcome_id;
 end;
-comment on function _mindful.labelled(text, text[], text, boolean, integer) is
-'Returns a model''s labelled answers with signals up to a tier, oldest label first. source is the session, or the source of a gold question; question names a gold question, however often it was asked. attempts are the earlier attempts at the same reply, the first one first.';
+comment on function _mindful.labeled(text, text[], text, boolean, integer) is
+'Returns a model''s labeled answers with signals up to a tier, oldest label first. source is the session, or the source of a gold question; question names a gold question, however often it was asked. attempts are the earlier attempts at the same reply, the first one first.';
 
 create function _mindful.lineage_list(model text) returns table (ways text[], second_model text)
 language sql stable parallel safe security invoker rows 10
@@ -207,7 +207,7 @@ begin atomic
     group by d.ways, d.second_model
     order by pg_catalog.cardinality(d.ways), d.ways, d.second_model;
 end;
-comment on function _mindful.lineage_list(text) is 'Returns the ways by which a model''s labelled answers were made, first answers first; see decision.ways.';
+comment on function _mindful.lineage_list(text) is 'Returns the ways by which a model''s labeled answers were made, first answers first; see decision.ways.';
 
 create function _mindful.label_count(model text, ways text[], second_model text, with_memory boolean)
 returns table (labels bigint, correct bigint)
@@ -221,4 +221,4 @@ begin atomic
         and d.ways = label_count.ways and d.second_model is not distinct from label_count.second_model
         and d.with_memory = label_count.with_memory;
 end;
-comment on function _mindful.label_count(text, text[], text, boolean) is 'Returns the number of labelled answers of a model made in given ways, and the number of right ones among them, weighted by 1 / propensity.';
+comment on function _mindful.label_count(text, text[], text, boolean) is 'Returns the number of labeled answers of a model made in given ways, and the number of right ones among them, weighted by 1 / propensity.';

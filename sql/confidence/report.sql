@@ -142,7 +142,7 @@ left join lateral (
 ) c on true
 where d.tenant = (select _mindful.tenant()) or (select _mindful.reads_all());
 comment on view label_probability is
-'Labelled answers with the probability that the calibrator in force gives them, of the highest tier whose signals they have. Labels of before a calibration are included. Without a calibrator it is the probability of the time. Calibrators were fitted to about half of these labels. first_probability is that of the time in any case. Shows the caller''s tenant, to mindful_reader all tenants.';
+'Labeled answers with the probability that the calibrator in force gives them, of the highest tier whose signals they have. Labels of before a calibration are included. Without a calibrator it is the probability of the time. Calibrators were fitted to about half of these labels. first_probability is that of the time in any case. Shows the caller''s tenant, to mindful_reader all tenants.';
 
 create view reliability_curve with (security_barrier = true) as
 select s.tenant, s.model, s.ways, s.second_model, s.with_memory, s.signal_tier, s.bin, count(*) as answers,
@@ -172,7 +172,7 @@ from (
     window ranked as (partition by d.tenant, d.model, d.ways, d.second_model, d.with_memory order by d.probability desc)
 ) s;
 comment on view risk_coverage is
-'For each labelled answer, by the calibrator in force: the share of labelled answers with at least its probability (coverage), and the share of wrong ones among these (risk). Labels are weighted by 1 / propensity. Shows the caller''s tenant, to mindful_reader all tenants.';
+'For each labeled answer, by the calibrator in force: the share of labeled answers with at least its probability (coverage), and the share of wrong ones among these (risk). Labels are weighted by 1 / propensity. Shows the caller''s tenant, to mindful_reader all tenants.';
 
 create view roc_curve with (security_barrier = true) as
 select s.tenant, s.model, s.ways, s.second_model, s.with_memory, s.probability, s.false_positives / s.negatives as false_positive_rate,
@@ -189,7 +189,7 @@ from (
 ) s
 where s.negatives > 0 and s.positives > 0;
 comment on view roc_curve is
-'For each probability of labelled answers, by the calibrator in force: the shares of the wrong answers (false_positive_rate) and of the right ones (true_positive_rate) that have at least this probability. The area below the curve is the AUROC. Labels are weighted by 1 / propensity. Shows the caller''s tenant, to mindful_reader all tenants.';
+'For each probability of labeled answers, by the calibrator in force: the shares of the wrong answers (false_positive_rate) and of the right ones (true_positive_rate) that have at least this probability. The area below the curve is the AUROC. Labels are weighted by 1 / propensity. Shows the caller''s tenant, to mindful_reader all tenants.';
 
 create view signal_quality with (security_barrier = true) as
 select s.tenant, s.model, s.ways, s.second_model, s.with_memory, s.signal, s.right_answers, s.wrong_answers, s.auroc,
@@ -301,7 +301,7 @@ begin atomic
     ) end;
 end;
 comment on function _mindful.label_curves() is
-'Returns the curves of confidence_report (reliability, risk and roc) for the probabilities that labelled answers had at the time, before their labels. NULL without labels.';
+'Returns the curves of confidence_report (reliability, risk and roc) for the probabilities that labeled answers had at the time, before their labels. NULL without labels.';
 
 -- JIT compilation of the queries takes ten times as long as their execution.
 create function confidence_report() returns jsonb

@@ -91,7 +91,7 @@ begin atomic
         label l, histogram h, lateral _mindful.drift(h.before, h.now) f;
 end;
 comment on function _mindful.confidence_recent(text, integer) is
-'Returns figures of a model''s answers of the last days: number, mean confidence, tokens and milliseconds; of labelled answers the share of wrong ones and the mean probability. drift compares their confidence with that of four times as many days before.';
+'Returns figures of a model''s answers of the last days: number, mean confidence, tokens and milliseconds; of labeled answers the share of wrong ones and the mean probability. drift compares their confidence with that of four times as many days before.';
 
 create function _mindful.tuning_gold(model text)
 returns table (outcome_id bigint, question text, answers text[], memories text[], source text)
@@ -125,12 +125,12 @@ language sql stable parallel safe security invoker rows 1000
 begin atomic
     select l.outcome_id, l.signals, d.signal_ms, d.with_memory, l.correct, l.propensity, l.source
     from (values (false), (true)) m (with_memory),
-        _mindful.labelled(tuning_signals.model, '{}', null, m.with_memory, tuning_signals.signal_tier) l
+        _mindful.labeled(tuning_signals.model, '{}', null, m.with_memory, tuning_signals.signal_tier) l
     join mindful.decision d on d.tenant = (select _mindful.tenant()) and d.id = l.decision_id
     order by l.outcome_id;
 end;
 comment on function _mindful.tuning_signals(text, integer) is
-'Returns labelled first answers with signals up to a tier, oldest label first.';
+'Returns labeled first answers with signals up to a tier, oldest label first.';
 
 create function _mindful.tuning_chain(model text)
 returns table (outcome_id bigint, first_correct boolean, chain_correct boolean, first_ms double precision, chain_ms double precision)

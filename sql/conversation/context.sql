@@ -76,7 +76,7 @@ begin
             limit 1
         ),
         'core', (select json_agg(c) from _mindful.core_memory() c),
-        'labelled', exists (select from mindful.outcome o where o.tenant = (select _mindful.tenant()))
+        'labeled', exists (select from mindful.outcome o where o.tenant = (select _mindful.tenant()))
     );
 end
 $$;

@@ -3,7 +3,7 @@
 DATA is a folder with selfaware_dev.json and nq_open_dev_half.jsonl. Questions are put in two halves. On the first the
 model answers, is measured (`action_evaluate`) and calibrated; on the second the same is done again, which tells what
 each way is worth there and whether the verdict of the first half was right. Then the second half is asked in chats,
-with every way on, and labelled as by a user: `mindful report` of those is the picture. The server comes from
+with every way on, and labeled as by a user: `mindful report` of those is the picture. The server comes from
 MINDFUL_DSN, as `make dsn` prints it; nothing of the data is kept.
 """
 

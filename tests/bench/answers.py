@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 from mindful.confidence import fit, signal
-from mindful.confidence.fit import Labelled
+from mindful.confidence.fit import Labeled
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from questions import Questions, Row
@@ -68,10 +68,10 @@ class Kept:
         """Name the set of the second model's answers to a set."""
         return f"{name} > second"
 
-    def labelled(self, *names: str, choose: Callable[[Row], bool] = lambda row: True) -> Labelled:
+    def labeled(self, *names: str, choose: Callable[[Row], bool] = lambda row: True) -> Labeled:
         """Give the chosen answers of sets; what shares memories, or is one question, stays together."""
         rows = [row for row in self.rows if row["set"] in names and choose(row)]
-        return fit.labelled(
+        return fit.labeled(
             [row["signals"] for row in rows],
             [row["correct"] for row in rows],
             None,
@@ -171,7 +171,7 @@ class Bench:
         ]
 
     def graded(self, rows: Sequence[Row], memories: int) -> None:
-        """Have gold questions answered, and the answers labelled."""
+        """Have gold questions answered, and the answers labeled."""
         self.db.execute(
             "select gold_evaluate(%s, %s, memories => %s, max_tokens => %s, signal_tier => %s)",
             (json.dumps(rows), FIRST, memories, TOKENS, self.tier),

@@ -85,7 +85,7 @@ THINGS = (
 
 
 def labels(connect: Connect, repeats: int) -> list[Row]:
-    """Rows per second of labelling short texts: in one call, one by one, and by asking for the label in words."""
+    """Rows per second of labeling short texts: in one call, one by one, and by asking for the label in words."""
     (instruction, choice), texts = SENTIMENT, [text for text, _ in (*REVIEWS, *NEWS)]
     many, one = [], []
     asked: dict[str, list[float]] = {FORM: [], QUESTION: []}

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from mindful.confidence import fit, threshold
 from mindful.confidence.calibrator import Calibrator
-from mindful.confidence.fit import Labelled
+from mindful.confidence.fit import Labeled
 
 _BUDGETS = (0.1, 0.2, 0.3, 0.5)
 _DELTA = 0.1
@@ -15,7 +15,7 @@ _DRAWS = 50
 _LABELS = (50, 100, 200, 300)
 
 
-def rows(pools: Mapping[str, tuple[Labelled, Sequence[str]]]) -> list[str]:
+def rows(pools: Mapping[str, tuple[Labeled, Sequence[str]]]) -> list[str]:
     """Split each pool 200 times at random by question. Fit to one half, and test on draws from the other.
 
     The other half is the population. Guide, test and the part of delta that is spent are those of `calibrate`.
@@ -36,14 +36,14 @@ def rows(pools: Mapping[str, tuple[Labelled, Sequence[str]]]) -> list[str]:
     return lines
 
 
-def _simulated(share: float) -> tuple[Labelled, list[str]]:
+def _simulated(share: float) -> tuple[Labeled, list[str]]:
     random = np.random.default_rng(0)
     right = random.random(2000) < share
     scores = right * 1.19 + random.normal(size=2000)
-    return fit.labelled([{"logprob_sum": float(score)} for score in scores], right.tolist()), ["logprob_sum"]
+    return fit.labeled([{"logprob_sum": float(score)} for score in scores], right.tolist()), ["logprob_sum"]
 
 
-def _halves(answers: Labelled, random: np.random.Generator) -> tuple[Labelled, Labelled]:
+def _halves(answers: Labeled, random: np.random.Generator) -> tuple[Labeled, Labeled]:
     """Split answers into two halves that share no question, as the hash of `calibrate` does."""
     codes = np.unique(answers.groups, return_inverse=True)[1]
     mask = (random.random(codes.max() + 1) < 0.5)[codes]
@@ -51,7 +51,7 @@ def _halves(answers: Labelled, random: np.random.Generator) -> tuple[Labelled, L
 
 
 def _threshold(
-    fitted: Labelled, tested: Labelled, calibrator: Calibrator, guide: Any, budget: float
+    fitted: Labeled, tested: Labeled, calibrator: Calibrator, guide: Any, budget: float
 ) -> float | None:
     """Certify a threshold as the first run of `calibrate` does."""
     delta = threshold.spent(_DELTA, 1)
@@ -60,7 +60,7 @@ def _threshold(
     return threshold.certify(fit.probabilities(calibrator, tested), draws, grid, budget, delta).value
 
 
-def _split(answers: Labelled, names: Sequence[str], seed: int) -> list[tuple[float, float, float, float]]:
+def _split(answers: Labeled, names: Sequence[str], seed: int) -> list[tuple[float, float, float, float]]:
     """For each budget: whether it was broken, by our rule and the naive one; our coverage, and the best possible."""
     random = np.random.default_rng(seed)
     fitted, population = _halves(answers, random)
@@ -83,7 +83,7 @@ def _split(answers: Labelled, names: Sequence[str], seed: int) -> list[tuple[flo
     return found
 
 
-def label_rows(pools: Mapping[str, tuple[Labelled, Sequence[str]]]) -> list[str]:
+def label_rows(pools: Mapping[str, tuple[Labeled, Sequence[str]]]) -> list[str]:
     """Draw so many labels, calibrate with them, and count how often a threshold is certified."""
     lines = [
         "| draws with a certificate after labels | budget | " + " | ".join(map(str, _LABELS)) + " |",
@@ -97,7 +97,7 @@ def label_rows(pools: Mapping[str, tuple[Labelled, Sequence[str]]]) -> list[str]
     return lines
 
 
-def _certificates(answers: Labelled, names: Sequence[str], count: int) -> list[float]:
+def _certificates(answers: Labeled, names: Sequence[str], count: int) -> list[float]:
     """Return, for each budget, the share of draws of so many labels that certify a threshold."""
     if len(answers) < count:
         return [float("nan")] * len(_BUDGETS)
@@ -135,7 +135,7 @@ def _coverage(said: Any, value: float | None) -> float:
 
 
 def alarm_rows(budget: float = 0.1, delta: float = 0.05) -> list[str]:
-    """Watch 2,000 streams of 2,000 labelled answers, with the evidence of _threshold_evidence."""
+    """Watch 2,000 streams of 2,000 labeled answers, with the evidence of _threshold_evidence."""
     lines = [
         "| share of errors, budget 10%, delta 5% | alarms | median labels to the alarm | goal |",
         "|---|---|---|---|",

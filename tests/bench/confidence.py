@@ -19,7 +19,7 @@ import budget
 import numpy as np
 from answers import FIRST, FORMS, Bench, Kept
 from mindful.confidence import fit, metric, signal
-from mindful.confidence.fit import Labelled
+from mindful.confidence.fit import Labeled
 from questions import sets
 from ranking import is_aside, rows, transferred, unseen
 from support.markers import put
@@ -55,9 +55,9 @@ def figure(what: str, value: tuple[float, float, float], start: str, goal: str) 
     return f"| {what} | **{value[0]:.3f}** ({value[1]:.3f} to {value[2]:.3f}) | {start} | {goal} |"
 
 
-def part(kept: Kept, names: Sequence[str], aside: bool) -> Labelled:
-    """Return the labelled answers to the questions kept aside, or to the others."""
-    return kept.labelled(*names, choose=lambda row: is_aside(row["question"], row["source"]) == aside)
+def part(kept: Kept, names: Sequence[str], aside: bool) -> Labeled:
+    """Return the labeled answers to the questions kept aside, or to the others."""
+    return kept.labeled(*names, choose=lambda row: is_aside(row["question"], row["source"]) == aside)
 
 
 def ranking_rows(kept: Kept, tier: int, aside: bool) -> list[str]:
@@ -102,19 +102,19 @@ def rankings(kept: Kept, sha256: str, name: str, form: str, tier: int) -> list[d
 
 def unanswerable_rows(kept: Kept, tier: int) -> list[str]:
     """How many questions without an answer fall below the threshold that lets 80% of the right answers through."""
-    closed, none = kept.labelled(*_CLOSED), kept.labelled("unanswerable")
+    closed, none = kept.labeled(*_CLOSED), kept.labeled("unanswerable")
     if not len(none):
         return []
     names = signal.features(tier, with_memory=False)
     alone = fit.probabilities(fit.fit(closed, names), none)
-    together = unseen(kept.labelled(*_CLOSED, "unanswerable"), names).probabilities
+    together = unseen(kept.labeled(*_CLOSED, "unanswerable"), names).probabilities
     places = np.array([row["set"] for row in kept.rows if row["set"] in (*_CLOSED, "unanswerable")])
     return [
         _flagged(
-            "SelfAware, none of its kind labelled", unseen(closed, names).probabilities[closed.right], alone
+            "SelfAware, none of its kind labeled", unseen(closed, names).probabilities[closed.right], alone
         ),
         _flagged(
-            "SelfAware, others of its kind labelled",
+            "SelfAware, others of its kind labeled",
             together[places != "unanswerable"][closed.right],
             together[places == "unanswerable"],
         ),
@@ -133,7 +133,7 @@ def _flagged(what: str, right: Any, unanswerable: Any) -> str:
     )
 
 
-def evidence_row(name: str, answers: Labelled, goal: str) -> str:
+def evidence_row(name: str, answers: Labeled, goal: str) -> str:
     """How well questions whose evidence was found are told from those where it was not."""
     value = metric.interval(
         metric.auroc,
@@ -159,13 +159,13 @@ def report(kept: Kept, tier: int, last: bool) -> str:
     lines += ["", "| figure | value (95% interval) | start | goal |", "|---|---|---|---|"]
     lines += unanswerable_rows(kept, tier)
     for name, found in _EVIDENCE.items():
-        if len(answers := kept.labelled(name)):
+        if len(answers := kept.labeled(name)):
             lines.append(evidence_row(found, answers, ">= 0.85"))
     pools = {
         setting: (part(kept, names, aside=False), signal.features(tier, with_memory))
         for setting, (names, with_memory) in _SETTINGS.items()
     }
-    if len(second := kept.labelled(kept.second(_TOLD))):
+    if len(second := kept.labeled(kept.second(_TOLD))):
         pools["three of four told, second model"] = second, signal.features(0, True, chained=True)
     pools = {name: pool for name, pool in pools.items() if pool[0].rare >= _FEWEST_RARE}
     lines += ["", *budget.rows(pools), "", *budget.label_rows(pools), "", *budget.alarm_rows()]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from mindful.confidence import fit, signal
 from mindful.confidence.action import PROBABLE, SHARE_OF_IMPROBABLE
-from mindful.confidence.fit import Labelled
+from mindful.confidence.fit import Labeled
 from mindful.confidence.ranking import Ranking
 from mindful.confidence.threshold import Draws, certify, levels, spent
 from support.markers import put
@@ -42,7 +42,7 @@ def _broken(value: float | None, said: Any, right: Any, budget: float) -> tuple[
     return True, bool(shown.any() and (~right[shown]).mean() > budget)
 
 
-def _drawn(answers: Labelled, count: int, seed: int) -> list[tuple[bool, bool]]:
+def _drawn(answers: Labeled, count: int, seed: int) -> list[tuple[bool, bool]]:
     """Return for each budget and rule whether a threshold was certified, and whether it breaks the budget."""
     random = np.random.default_rng(seed)
     order = random.permutation(len(answers))
@@ -68,7 +68,7 @@ def _drawn(answers: Labelled, count: int, seed: int) -> list[tuple[bool, bool]]:
 
 
 def by_chance(
-    population: Labelled, ranking: Ranking, count: int, budget: float, random: np.random.Generator
+    population: Labeled, ranking: Ranking, count: int, budget: float, random: np.random.Generator
 ) -> tuple[bool, bool]:
     """Label answers as label_queue offers them: drawn by the probabilities that the labels so far give."""
     chosen: list[int] = []
@@ -92,7 +92,7 @@ def by_chance(
     return _broken(certify(now[chosen], draws, grid, budget, delta).value, now, population.right, budget)
 
 
-def table(answers: Labelled, draws: int) -> str:
+def table(answers: Labeled, draws: int) -> str:
     """Return the share of draws with a certificate, and the share that breaks the budget."""
     head = " | ".join(map(str, _COUNTS))
     lines = [
@@ -123,7 +123,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = [json.loads(line) for line in options.answers.read_text().splitlines()[1:]]
     rows = [row for row in rows if row["set"] == _SET]
-    answers = fit.labelled(
+    answers = fit.labeled(
         [row["signals"] for row in rows],
         [row["correct"] for row in rows],
         None,

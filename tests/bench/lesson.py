@@ -1,6 +1,6 @@
 """What labels of earlier answers do when a like question is asked: lesson.py FILE [--questions N] [--model GGUF].
 
-FILE is SelfAware's JSON; TriviaQA's questions of it are asked, graded, and labelled. Every second wrong answer's label
+FILE is SelfAware's JSON; TriviaQA's questions of it are asked, graded, and labeled. Every second wrong answer's label
 notes the right one. Then the same is asked in other words, with what labels say kept in mind and without, and so are
 questions that nobody asked before. Each of these is undone before the next. The server comes from MINDFUL_TEST_DSN.
 """
@@ -94,7 +94,7 @@ def run(db: psycopg.Connection, asked: Sequence[Any], new: Sequence[Any]) -> Non
     same = sum(with_labels[at].signals["lesson_same"] < 0 for at in wrong)
     print(f"{same} of {len(wrong)} wrong answers were given again word by word, and are flagged for it.")
     signed = [(one.signals["lesson_same"], one.right) for one in with_labels]
-    for verdict, meaning in ((1, "labelled right"), (0, "other"), (-1, "labelled wrong")):
+    for verdict, meaning in ((1, "labeled right"), (0, "other"), (-1, "labeled wrong")):
         rights = [right for value, right in signed if np.sign(value) == verdict]
         print(f"answer {meaning}: {sum(rights)} of {len(rights)} right")
     ids = [row[0] for row in db.execute("select id from memory where role = 'user' order by id limit 8")]

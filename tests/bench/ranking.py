@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from mindful.confidence import fit, metric
-from mindful.confidence.fit import Labelled
+from mindful.confidence.fit import Labeled
 
 Array = Any
 _RESAMPLES = 1000
@@ -25,9 +25,9 @@ def is_aside(question: str, source: str = "") -> bool:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Labelled answers with the probabilities of calibrators that were fitted without them."""
+    """Labeled answers with the probabilities of calibrators that were fitted without them."""
 
-    answers: Labelled
+    answers: Labeled
     probabilities: Array
 
     @property
@@ -36,12 +36,12 @@ class Ranked:
         return self.answers.right
 
 
-def unseen(answers: Labelled, names: Sequence[str]) -> Ranked:
+def unseen(answers: Labeled, names: Sequence[str]) -> Ranked:
     """Return probabilities by one five-fold cross-validation, as `calibrate` fits. Questions stay whole."""
     return Ranked(answers, fit.out_of_fold(answers, names))
 
 
-def transferred(fitted: Labelled, answers: Labelled, names: Sequence[str]) -> Ranked:
+def transferred(fitted: Labeled, answers: Labeled, names: Sequence[str]) -> Ranked:
     """Return probabilities by a calibrator that was fitted to other questions."""
     return Ranked(answers, fit.probabilities(fit.fit(fitted, names), answers))
 
@@ -64,7 +64,7 @@ def noise_floor(right: Array) -> float:
     return float(0.8 * np.sqrt(share * (1 - share) * metric.BINS / len(right)))
 
 
-def singles(answers: Labelled, names: Sequence[str]) -> Mapping[str, Array]:
+def singles(answers: Labeled, names: Sequence[str]) -> Mapping[str, Array]:
     """Return each signal as a ranking, turned so that higher is better. Missing values count as the median."""
     found = {}
     for name in names:
@@ -75,7 +75,7 @@ def singles(answers: Labelled, names: Sequence[str]) -> Mapping[str, Array]:
     return found
 
 
-def best_single(answers: Labelled, names: Sequence[str]) -> tuple[str, Array]:
+def best_single(answers: Labeled, names: Sequence[str]) -> tuple[str, Array]:
     """Return the signal of the highest AUROC on these very answers: the hardest rival of a combination."""
     found = singles(answers, names)
     name = max(found, key=lambda one: metric.auroc(answers.right, found[one]))

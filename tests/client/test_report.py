@@ -169,12 +169,12 @@ def test_daily_figures_add_up(
 ) -> None:
     mine = "select sum(generations), sum(labels), sum(wrong), min(mean_tokens), max(mean_ms) from confidence_daily"
     row = history.execute(mine + " where day < current_date - 1").fetchone()
-    labelled = history.execute(
+    labeled = history.execute(
         """select count(*), count(*) filter (where not l.correct)
            from latest_outcome l join decision d on d.id = l.decision_id where d.created_at::date < current_date - 1"""
     ).fetchone()
     assert row is not None
-    assert (row[1], row[2]) == labelled
+    assert (row[1], row[2]) == labeled
     assert row[0] == row[1]
     assert row[3:] == (10, 200)
     for view in ("confidence_daily", "decision_daily", "signal_cost"):

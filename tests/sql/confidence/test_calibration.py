@@ -153,7 +153,7 @@ def test_a_threshold_is_certified_and_held(ana: psycopg.Connection) -> None:
     assert isinstance(threshold, float)
     assert isinstance(bound, float)
     assert bound <= 0.2
-    # What is served is what was certified: of labelled answers that had no part in the fit, few above it are wrong.
+    # What is served is what was certified: of labeled answers that had no part in the fit, few above it are wrong.
     answered, wrong, budget_kind = ana.execute(
         "select answered, wrong, budget_kind from threshold"
     ).fetchone() or (0, 0, "")
@@ -258,7 +258,7 @@ def test_a_question_asked_twice_is_one_question(db: psycopg.Connection, ana: psy
         "update decision d set gold_id = (select min(id) from gold) + d.id - (select min(id) from decision)"
     )
     found = ana.execute(
-        "select count(distinct question), count(distinct source) from _mindful.labelled(%s, '{}', null, false, 0)",
+        "select count(distinct question), count(distinct source) from _mindful.labeled(%s, '{}', null, false, 0)",
         (SCRIPTED_GENERATOR,),
     )
     assert found.fetchone() == (1, 1)

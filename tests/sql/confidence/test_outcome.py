@@ -77,7 +77,7 @@ def test_a_later_label_counts_and_none_is_lost(ana: psycopg.Connection) -> None:
     ]
 
 
-def test_only_ones_own_answers_are_labelled(ana: psycopg.Connection, bob: psycopg.Connection) -> None:
+def test_only_ones_own_answers_are_labeled(ana: psycopg.Connection, bob: psycopg.Connection) -> None:
     message, _ = asked(ana)
     for connection, number in ((bob, message), (ana, message - 1), (ana, -1)):
         with fails("42704"):
@@ -120,7 +120,7 @@ def test_too_many_errors_tighten_at_once(ana: psycopg.Connection) -> None:
 
 def test_users_who_label_errors_more_often_raise_no_false_alarm(ana: psycopg.Connection) -> None:
     given_under_a_threshold(ana)
-    # 7 of 100 answers are wrong, and all of these are labelled, but only one in eight of the right ones.
+    # 7 of 100 answers are wrong, and all of these are labeled, but only one in eight of the right ones.
     ana.execute(
         """with decided as (
                insert into decision (model, with_memory, signal_tier, signals, probability, threshold_id, action,

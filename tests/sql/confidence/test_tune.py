@@ -1,4 +1,4 @@
-"""Settings are chosen by replay on labelled questions, adopted on unseen ones, and taken back."""
+"""Settings are chosen by replay on labeled questions, adopted on unseen ones, and taken back."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_answers_that_agree_are_not_asked_back(pair: psycopg.Connection, ana: ps
     assert row[:2] == ("Perhaps Lyon.", "uncalibrated")
 
 
-def test_a_clarification_is_no_answer_to_be_labelled_and_none_of_others(
+def test_a_clarification_is_no_answer_to_be_labeled_and_none_of_others(
     annas: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
     session, _, _, _, message = chat(annas, "Where does Anna live?")

@@ -106,7 +106,7 @@ CERTIFIED = """
 """
 
 
-def test_an_answer_that_was_labelled_wrong_is_not_given_again(ana: psycopg.Connection) -> None:
+def test_an_answer_that_was_labeled_wrong_is_not_given_again(ana: psycopg.Connection) -> None:
     ana.execute(CERTIFIED, (SCRIPTED_GENERATOR,))
     first = ask(ana)
     assert first["action"] == "answer"

@@ -55,7 +55,9 @@ def test_the_arguments_that_a_page_lists_are_the_objects_own(cluster: Cluster, b
         (name, argument)
         for page in NOTES
         for name, text in sections(page).items()
-        for part in re.findall(r"^(?:Arguments|Columns)[^\n]*:\n\n((?:[- ] .*\n)+)", text + "\n", re.MULTILINE)
+        for part in re.findall(
+            r"^(?:Arguments|Columns)[^\n]*:\n\n((?:[- ] .*\n)+)", text + "\n", re.MULTILINE
+        )
         for argument in re.findall(r"^- `(\w+)`", part, re.MULTILINE)
     }
     with cluster.connect(bare_template) as connection:

@@ -97,7 +97,7 @@ def database(
             "turns": list(reversed(turns))[: count and found_window(settings) + count],
             "shown_from": shown_from,
             "core": list(core),
-            "labelled": True,
+            "labeled": True,
         }
         return [{"found": json.dumps(found)}]
 
@@ -303,7 +303,7 @@ def test_what_labels_say_of_like_questions_comes_first_and_in_their_place() -> N
         memory_of(4, "asked something else", role="user", similarity=0.7),
     ]
     db = database((), memories)
-    labelled = {"question": "asked so", "message_id": 20, "answer": "yes", "correct": True, "note": None}
+    labeled = {"question": "asked so", "message_id": 20, "answer": "yes", "correct": True, "note": None}
     wrong = {
         "question": "asked otherwise",
         "message_id": 30,
@@ -315,7 +315,7 @@ def test_what_labels_say_of_like_questions_comes_first_and_in_their_place() -> N
 
     def lessons(ids: list[int]) -> Sequence[Row]:
         asked.append(ids)
-        return [labelled | {"memory_id": 2}, wrong | {"memory_id": 3}]
+        return [labeled | {"memory_id": 2}, wrong | {"memory_id": 3}]
 
     db.answers["_mindful.lesson"] = lessons
     context = chat_of(db, memories=2).context

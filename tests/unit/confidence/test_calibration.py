@@ -66,7 +66,7 @@ class Labels(FakeDatabase):
         super().__init__(
             {
                 "_mindful.lineage_list": [{"ways": [], "second_model": None}],
-                "_mindful.labelled(": self.labelled,
+                "_mindful.labeled(": self.labeled,
                 "insert into mindful.calibrator": self.fit,
                 "as runs": [NEVER | {"runs": runs} | dict(last or {})],
                 "insert into mindful.threshold (calibrator_id, budget_kind, budget, delta, run, value": [],
@@ -77,7 +77,7 @@ class Labels(FakeDatabase):
             scripted(first={}),
         )
 
-    def labelled(
+    def labeled(
         self, _model: str, _ways: Sequence[str], _second: str | None, with_memory: bool, tier: int
     ) -> Sequence[Row]:
         """Give the labels of one cell."""

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from mindful.confidence import fit, metric
 from mindful.confidence.calibrator import Calibrator, interpolated, prior
-from mindful.confidence.fit import Labelled, labelled
+from mindful.confidence.fit import Labeled, labeled
 from sklearn.metrics import brier_score_loss, roc_auc_score
 from sklearn.metrics import log_loss as sklearn_log_loss
 
 NAMES = ("logprob_sum", "echo", "noise")
 
 
-def answers(count: int, seed: int = 0, groups: int | None = None) -> Labelled:
+def answers(count: int, seed: int = 0, groups: int | None = None) -> Labeled:
     """Answers of which those with a high logprob_sum and a low echo are mostly right."""
     random = np.random.default_rng(seed)
     signals = random.normal(size=(count, 3))
     odds = 1.5 * signals[:, 0] - signals[:, 1] - 0.5
     right = random.random(count) < 1 / (1 + np.exp(-odds))
     rows = [dict(zip(NAMES, row.tolist(), strict=True)) for row in signals]
-    return labelled(
+    return labeled(
         rows, right.tolist(), None, None if groups is None else [str(at % groups) for at in range(count)]
     )
 
@@ -57,7 +57,7 @@ def test_signals_that_do_not_vary_or_are_mostly_missing_are_left_out() -> None:
     rows = [dict(row) | {"echo": 1.0} for row in found.signals]
     for row in rows[50:]:
         del row["noise"]
-    assert fit.fit(labelled(rows, found.right.tolist()), NAMES).features == ["logprob_sum"]
+    assert fit.fit(labeled(rows, found.right.tolist()), NAMES).features == ["logprob_sum"]
 
 
 def test_a_missing_signal_counts_as_its_mean() -> None:
@@ -80,7 +80,7 @@ def test_an_answer_is_judged_by_what_did_not_see_it() -> None:
     found = answers(200, groups=20)
     for learned, told in fit.folds(found, seed=0):
         assert not set(found.groups[learned]) & set(found.groups[told])
-    noise = labelled([{"noise": float(at)} for at in range(200)], (np.arange(200) % 2 == 0).tolist())
+    noise = labeled([{"noise": float(at)} for at in range(200)], (np.arange(200) % 2 == 0).tolist())
     figures = fit.validated(noise, ["noise"])
     assert figures["labels"] == 200
     assert figures["auroc"][0] < 0.6
@@ -108,16 +108,16 @@ def test_weighted_figures_are_those_of_all_answers_that_a_random_share_stands_fo
     found = answers(20_000)
     said = fit.probabilities(fit.fit(answers(300, seed=1), NAMES), found)
     propensity = np.where(said > 0.8, 1.0, 0.1)
-    labelled = np.random.default_rng(0).random(len(found)) < propensity
-    right, weights = found.right[labelled], 1 / propensity[labelled]
+    labeled = np.random.default_rng(0).random(len(found)) < propensity
+    right, weights = found.right[labeled], 1 / propensity[labeled]
     for measure in metric.MEASURES.values():
         whole = measure(found.right, said)
-        assert measure(right, said[labelled], weights) == pytest.approx(whole, abs=0.02)
-        same = metric.interval(measure, right, said[labelled], None, np.full(len(right), 20.0))
-        assert same == pytest.approx(metric.interval(measure, right, said[labelled]))
-    assert metric.brier(right, said[labelled]) != pytest.approx(metric.brier(found.right, said), abs=0.01)
-    assert roc_auc_score(right, said[labelled], sample_weight=weights) == pytest.approx(
-        metric.auroc(right, said[labelled], weights)
+        assert measure(right, said[labeled], weights) == pytest.approx(whole, abs=0.02)
+        same = metric.interval(measure, right, said[labeled], None, np.full(len(right), 20.0))
+        assert same == pytest.approx(metric.interval(measure, right, said[labeled]))
+    assert metric.brier(right, said[labeled]) != pytest.approx(metric.brier(found.right, said), abs=0.01)
+    assert roc_auc_score(right, said[labeled], sample_weight=weights) == pytest.approx(
+        metric.auroc(right, said[labeled], weights)
     )
 
 
@@ -145,7 +145,7 @@ def test_the_prior_follows_the_labels() -> None:
 
 
 def test_signals_that_are_all_alike_leave_the_base_rate() -> None:
-    answers = fit.labelled([{"logprob_sum": -1.0}] * 40, [True] * 10 + [False] * 30)
+    answers = fit.labeled([{"logprob_sum": -1.0}] * 40, [True] * 10 + [False] * 30)
     calibrator = fit.fit(answers, ["logprob_sum"])
     assert calibrator.features == []
     assert calibrator.probability({"logprob_sum": -1.0}) == pytest.approx(prior(10, 40))

@@ -88,7 +88,7 @@ def test_a_gain_is_the_exact_sign_test(gained: int, lost: int) -> None:
 
 def calibrated(budget: Any = 0.1, delta: Any = 0.1, kind: Any = "answers") -> Any:
     db = database(
-        {"_mindful.lineage_list": [{"ways": [], "second_model": None}], "_mindful.labelled(": []}, first={}
+        {"_mindful.lineage_list": [{"ways": [], "second_model": None}], "_mindful.labeled(": []}, first={}
     )
     return wrapped(calibrate)(db, None, budget, delta, kind)
 

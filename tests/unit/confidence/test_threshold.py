@@ -82,12 +82,12 @@ def test_labels_of_a_random_share_keep_the_promise_where_taken_for_all_they_brea
     for seed in range(100):
         random = np.random.default_rng(seed + 2)
         (fitted, guide), (right, said) = drawn(random, 500, 0.6), drawn(random, 4000, 0.6)
-        propensity = np.where(said >= above, 1.0, 0.1)  # what was flagged is labelled one time in ten
-        labelled = random.random(4000) < propensity
-        weights = 1 / propensity[labelled]
+        propensity = np.where(said >= above, 1.0, 0.1)  # what was flagged is labeled one time in ten
+        labeled = random.random(4000) < propensity
+        weights = 1 / propensity[labeled]
         for at, given in enumerate((weights, None)):
             grid = levels(guide, fitted, 0.2, 0.1, 500)
-            found = certify(said[labelled], singly(right[labelled], given), grid, 0.2, 0.1)
+            found = certify(said[labeled], singly(right[labeled], given), grid, 0.2, 0.1)
             if found.value is not None:
                 broken[at] += (~population[probable >= found.value]).mean() > 0.2
     assert broken[0] / 100 <= 0.1

@@ -20,7 +20,7 @@ from mindful.core.ports import Database
 from mindful.models import runtime
 
 if TYPE_CHECKING:
-    from mindful.confidence.fit import Labelled
+    from mindful.confidence.fit import Labeled
 
 _FEWEST_NEW = 20
 """Minimum of labels newer than the calibrator in force before another one may replace it."""
@@ -66,7 +66,7 @@ class _Cell:
     def __init__(self, db: Database, lineage: Lineage, with_memory: bool, tier: int) -> None:
         self._db = db
         self._key = (*lineage.values, with_memory, tier)
-        self._rows = db.rows("select * from _mindful.labelled($1, $2, $3, $4, $5)", KEY_TYPES, self._key)
+        self._rows = db.rows("select * from _mindful.labeled($1, $2, $3, $4, $5)", KEY_TYPES, self._key)
         if tier and not any(row["signal_tier"] >= tier for row in self._rows):
             self._rows = []
         sources = {row["source"] for row in self._rows if row["question"] is not None}
@@ -158,9 +158,9 @@ class _Cell:
 
         _, _, second_model, with_memory, tier = self._key
         names = features(tier, with_memory, chained=second_model is not None)
-        fitted = self._labelled(parts(self._rows, self._unit)[0])
+        fitted = self._labeled(parts(self._rows, self._unit)[0])
         calibrator = fit.fit(fitted, names, self._db.check)
-        metrics = fit.validated(self._labelled(self._rows), names, check=self._db.check)
+        metrics = fit.validated(self._labeled(self._rows), names, check=self._db.check)
         newest = max(row["outcome_id"] for row in self._rows)
         return Used(calibrator, self._unit, metrics, newest)
 
@@ -170,7 +170,7 @@ class _Cell:
 
         if self._ranking is None:
             return None
-        answers = self._labelled(self._rows)
+        answers = self._labeled(self._rows)
         share = float(answers.weights @ answers.right / answers.weights.sum())
         calibrator = self._ranking.updated(self.labels, share * self.labels)
         metrics = fit.figures(answers, fit.probabilities(calibrator, answers), self._db.check)
@@ -181,12 +181,12 @@ class _Cell:
         from mindful.confidence import fit
 
         rows = parts(self._rows, self._unit)[0]
-        answers = self._labelled(rows)
+        answers = self._labeled(rows)
         unseen = [current.shipped or row["outcome_id"] > current.last_outcome for row in rows]
         predicted = fit.out_of_fold(answers, new.calibrator.features, check=self._db.check)
         return fit.better(predicted, current.calibrator, answers, unseen)
 
-    def _labelled(self, rows: Sequence[Mapping[str, Any]], unit: str | None = None) -> Labelled:
+    def _labeled(self, rows: Sequence[Mapping[str, Any]], unit: str | None = None) -> Labeled:
         from mindful.confidence import fit
 
         return fit.of_rows([dict(row) | {"source": unit_of(row, unit or self._unit)} for row in rows])
@@ -231,7 +231,7 @@ class _Cell:
         new = [row for row in test.rows if row["outcome_id"] > (test.last["last_outcome"] or 0)]
         if 2 * len(new) < (test.last["labels"] or 0) or not new:
             return False
-        answers = self._labelled(new, used.unit)
+        answers = self._labeled(new, used.unit)
         given = fit.probabilities(used.calibrator, answers) >= test.last["value"]
         if test.promise.kind == "answers":
             answers, given = answers.at(given), given[given]
@@ -241,10 +241,10 @@ class _Cell:
     def _run(self, used: Used, test: Trial) -> Trial:
         if len(test.rows) < test.needed:
             return test
-        fitted = self._labelled(split(self._rows, used)[0], used.unit)
+        fitted = self._labeled(split(self._rows, used)[0], used.unit)
         test.run = test.last["runs"] + 1
         test.certified = certified(
-            used.calibrator, fitted, self._labelled(test.rows, used.unit), test, self._db.check
+            used.calibrator, fitted, self._labeled(test.rows, used.unit), test, self._db.check
         )
         return test
 

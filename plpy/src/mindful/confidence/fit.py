@@ -36,8 +36,8 @@ Array = Any
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """Labelled answers: their signals, labels, weights, and the groups that no split divides."""
+class Labeled:
+    """Labeled answers: their signals, labels, weights, and the groups that no split divides."""
 
     signals: Sequence[Mapping[str, float]]
     right: Array
@@ -52,10 +52,10 @@ class Labelled:
         """The number of labels of the rarer kind."""
         return int(min(self.right.sum(), len(self) - self.right.sum()))
 
-    def at(self, places: Array) -> Labelled:
+    def at(self, places: Array) -> Labeled:
         """Return the answers at places, or those where a mask is true."""
         chosen = np.arange(len(self))[places]
-        return Labelled(
+        return Labeled(
             [self.signals[at] for at in chosen], self.right[places], self.weights[places], self.groups[places]
         )
 
@@ -64,16 +64,16 @@ class Labelled:
         return np.array([[row.get(name, np.nan) for name in names] for row in self.signals], dtype=float)
 
 
-def labelled(
+def labeled(
     signals: Sequence[Mapping[str, float]],
     right: Sequence[bool],
     weights: Sequence[float] | None = None,
     groups: Sequence[str] | None = None,
-) -> Labelled:
+) -> Labeled:
     """Build labeled answers. Without groups each answer is a group."""
     count = len(signals)
     codes = np.unique(np.array(groups), return_inverse=True)[1] if groups else np.arange(count)
-    return Labelled(
+    return Labeled(
         signals,
         np.array(right, dtype=bool),
         np.ones(count) if weights is None else np.array(weights, dtype=float),
@@ -81,8 +81,8 @@ def labelled(
     )
 
 
-def of_rows(rows: Sequence[Mapping[str, Any]]) -> Labelled:
-    """Build labeled answers from rows of `_mindful.labelled` or `_mindful.tuning_signals`.
+def of_rows(rows: Sequence[Mapping[str, Any]]) -> Labeled:
+    """Build labeled answers from rows of `_mindful.labeled` or `_mindful.tuning_signals`.
 
     A label's weight is 1 / propensity, relative to labels of its stratum, chats or gold questions. So a few chat
     labels drawn by chance do not outweigh gold questions.
@@ -93,7 +93,7 @@ def of_rows(rows: Sequence[Mapping[str, Any]]) -> Labelled:
     )
     for stratum in (chats, ~chats):
         weights[stratum] /= weights[stratum].mean() if stratum.any() else 1
-    return labelled(
+    return labeled(
         [json.loads(row["signals"]) for row in rows],
         [row["correct"] for row in rows],
         weights.tolist(),
@@ -101,7 +101,7 @@ def of_rows(rows: Sequence[Mapping[str, Any]]) -> Labelled:
     )
 
 
-def fit(answers: Labelled, names: Sequence[str], check: Check = unchecked) -> Calibrator:
+def fit(answers: Labeled, names: Sequence[str], check: Check = unchecked) -> Calibrator:
     """Fit weights by logistic regression (Platt 1999) and, with enough labels, knots by isotonic regression."""
     chosen = _chosen(answers, names)
     calibrator = _logistic(answers, chosen, check)
@@ -114,7 +114,7 @@ def fit(answers: Labelled, names: Sequence[str], check: Check = unchecked) -> Ca
 
 
 def out_of_fold(
-    answers: Labelled, names: Sequence[str], seed: int = 0, score: bool = False, check: Check = unchecked
+    answers: Labeled, names: Sequence[str], seed: int = 0, score: bool = False, check: Check = unchecked
 ) -> Array:
     """Return each answer's probability, or score, by a calibrator that was fitted without it."""
     values = np.zeros(len(answers))
@@ -126,7 +126,7 @@ def out_of_fold(
     return values
 
 
-def folds(answers: Labelled, seed: int) -> list[tuple[Array, Array]]:
+def folds(answers: Labeled, seed: int) -> list[tuple[Array, Array]]:
     """Split answers into five folds with about as many right ones each. Groups stay whole, unless there is only one.
 
     Groups are dealt in random order, the larger first, each to the fold with the least share of its kinds.
@@ -145,17 +145,17 @@ def folds(answers: Labelled, seed: int) -> list[tuple[Array, Array]]:
     return [(np.flatnonzero(of_answer != at), np.flatnonzero(of_answer == at)) for at in range(count)]
 
 
-def probabilities(calibrator: Calibrator, answers: Labelled) -> Array:
+def probabilities(calibrator: Calibrator, answers: Labeled) -> Array:
     """Return each answer's probability by a calibrator."""
     return np.array([calibrator.probability(row) for row in answers.signals])
 
 
-def validated(answers: Labelled, names: Sequence[str], check: Check = unchecked) -> dict[str, Any]:
+def validated(answers: Labeled, names: Sequence[str], check: Check = unchecked) -> dict[str, Any]:
     """Return the figures of such calibrators on answers that they were not fitted to."""
     return figures(answers, out_of_fold(answers, names, check=check), check)
 
 
-def figures(answers: Labelled, predicted: Array, check: Check = unchecked) -> dict[str, Any]:
+def figures(answers: Labeled, predicted: Array, check: Check = unchecked) -> dict[str, Any]:
     """Return the figures of probabilities, each with the bounds of its 95% interval."""
     groups = answers.groups if len(set(answers.groups)) < len(answers) else None
     found = {
@@ -168,7 +168,7 @@ def figures(answers: Labelled, predicted: Array, check: Check = unchecked) -> di
     return {"labels": len(answers), "right": int(answers.right.sum())} | found
 
 
-def better(probabilities_new: Array, current: Calibrator, answers: Labelled, unseen: Sequence[bool]) -> bool:
+def better(probabilities_new: Array, current: Calibrator, answers: Labeled, unseen: Sequence[bool]) -> bool:
     """Return whether new probabilities have a lower log-loss than the current calibrator's on answers unseen by it.
 
     The gain must hold in nine of ten resamples, so that chance rarely replaces the calibrator in force.
@@ -182,7 +182,7 @@ def better(probabilities_new: Array, current: Calibrator, answers: Labelled, uns
     return bool(np.mean(sums > 0) >= 0.9)
 
 
-def _chosen(answers: Labelled, names: Sequence[str]) -> list[str]:
+def _chosen(answers: Labeled, names: Sequence[str]) -> list[str]:
     """Return the signals to fit: those that vary and that most answers have, in order, as many as labels allow."""
     values = answers.matrix(names)
     known = np.isfinite(values).mean(axis=0) > 0.5
@@ -194,7 +194,7 @@ def _chosen(answers: Labelled, names: Sequence[str]) -> list[str]:
     return usable[: max(answers.rare // _RARE_PER_FEATURE, 1)]
 
 
-def _logistic(answers: Labelled, names: Sequence[str], check: Check) -> Calibrator:
+def _logistic(answers: Labeled, names: Sequence[str], check: Check) -> Calibrator:
     # A fold may have labels of one kind only, or signals that do not vary.
     if answers.rare == 0 or not names:
         share = prior(int(answers.right.sum()), len(answers))

@@ -133,7 +133,7 @@ class _Survey:
     def _fitted(self, with_memory: bool, rows: Sequence[Mapping[str, Any]], tier: int) -> dict[str, Any]:
         from mindful.confidence import fit
 
-        answers = fit.labelled([json.loads(row["signals"]) for row in rows], [row["correct"] for row in rows])
+        answers = fit.labeled([json.loads(row["signals"]) for row in rows], [row["correct"] for row in rows])
         if len(answers) < fit.FEWEST or not answers.rare:
             return {}
         names = features(tier, with_memory)

@@ -14,7 +14,7 @@ from mindful.confidence.path import FITTED
 from mindful.confidence.promise import Promise
 
 if TYPE_CHECKING:
-    from mindful.confidence.fit import Labelled
+    from mindful.confidence.fit import Labeled
     from mindful.confidence.metric import Check
     from mindful.confidence.threshold import Certified
 
@@ -147,7 +147,7 @@ def coverage(calibrator: Calibrator, rows: Sequence[Mapping[str, Any]], value: f
 
 
 def certified(
-    calibrator: Calibrator, fitted: Labelled, tested: Labelled, test: Trial, check: Check
+    calibrator: Calibrator, fitted: Labeled, tested: Labeled, test: Trial, check: Check
 ) -> Certified:
     """Test thresholds on the labels of a test. The fitted labels decide the order of the tests."""
     from mindful.confidence import fit, threshold

@@ -284,7 +284,7 @@ class _Composer:
             (message, vector, embedder, memories + len(shown) + 5, self._reading.session_id),
         )
         self._considered = rows
-        if self._reading.labelled and self._reading.settings["chat_lessons"]:
+        if self._reading.labeled and self._reading.settings["chat_lessons"]:
             self._lessons = lessons(self._db, message, vector, embedder)
         lesson = next((one for one in self._lessons if one.content), None)
         if lesson and lesson.content:

@@ -25,7 +25,7 @@ class Reading:
     shown_from: int | None
     """The first turn that the model was shown for its last reply."""
     core: Sequence[Row]
-    labelled: bool
+    labeled: bool
     """Whether answers have labels, of which there may be lessons."""
 
 
@@ -49,5 +49,5 @@ def read(db: Database, session_id: str | None, turns: int, model: str, message: 
         found["turns"] or (),
         found["shown_from"],
         found["core"] or (),
-        found["labelled"],
+        found["labeled"],
     )
