@@ -256,6 +256,7 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
 -- include sql/memory/posting.sql _mindful.index_rebuild
 -- include sql/memory/index.sql _mindful.index_rebuild_all
 -- include sql/memory/queue.sql _mindful.job_store
+-- include sql/conversation/state.sql _mindful.kv_state_thread
 -- include sql/memory/retention.sql _mindful.records_expire
 -- include sql/memory/retention.sql _mindful.retention_run_all
 -- include sql/learning/schedule.sql _mindful.consolidation_work

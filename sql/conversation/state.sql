@@ -95,6 +95,7 @@ begin
                 from mindful.kv_state k
                 where k.tenant = (select _mindful.tenant()) and k.list_id is not null
                     and k.model = kv_state_thread.model and k.fingerprint = kv_state_thread.fingerprint
+                    and k.first < 1000000000
             ) p
             group by p.thread_id
         ) c

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 GROUPS = {
+    "key": "a key of the service",
+    "page": "a page of another site",
     "stranger": "any login role",
     "reader": "mindful_reader",
     "bob": "mindful_user",

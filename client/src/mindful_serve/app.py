@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 from starlette.applications import Starlette
@@ -145,9 +146,9 @@ class Gate:
         """Without keys, answer programs of this machine only: no page of the web, and nobody behind a proxy."""
         if self._settings.needs_key:
             return None
-        host = request.headers.get("host", "").rsplit(":", 1)[0].strip("[]")
+        host = _host_of(request.headers.get("host", ""))
         forwarded = any(name in request.headers for name in _FORWARDED)
-        if not forwarded and (not host or is_loopback(host) or host == self._settings.host):
+        if not forwarded and (host == "" or is_loopback(host) or host == self._settings.host):
             return None
         message = "without keys the service answers programs of this machine only; start it with --keys"
         return ApiError(403, message, "permission_error", code="permission_denied")
@@ -175,6 +176,15 @@ class Gate:
             figures.add("tokens_total", count, kind=kind)
         written = entry | {"method": scope["method"], "path": path, "ms": round(seconds * 1000, 1)}
         self._log.add(written | {"tokens": counts}, contents)
+
+
+def _host_of(header: str) -> str:
+    """Return the name or address in a Host header; - where it is not one."""
+    try:
+        parts = urlsplit(f"//{header}")
+        return "-" if parts.port == 0 else parts.hostname or ""
+    except ValueError:
+        return "-"
 
 
 def _posted(settings: Settings, database: Database, handler: Handler[B], model: type[B]) -> Endpoint:
