@@ -18,6 +18,7 @@ from mindful_client import Client
 from mindful_client.partition.atlas import connected, serve, write
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from support import one
+from support.clock import Deadline
 from support.pooler import pgbouncer
 from support.routed import Routed, refused, remember
 from support.sources import ROOT
@@ -62,12 +63,12 @@ def of_the_compose_file(routed: Routed) -> Iterator[str]:
 
 
 def opened(parameters: str, role: str, password: str) -> psycopg.Connection:
-    end = time.monotonic() + 10
+    end = Deadline()
     while True:
         try:
             return psycopg.connect(parameters, user=role, password=password, autocommit=True)
         except psycopg.OperationalError as error:
-            if "refused" not in str(error) or time.monotonic() > end:
+            if "refused" not in str(error) or end.passed():
                 raise
             time.sleep(0.05)
 

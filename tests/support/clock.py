@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 TRIES = 10
 HANG_S = 60.0
@@ -14,16 +17,24 @@ class Clock:
     """The time since it started, until it stopped."""
 
     def __init__(self) -> None:
+        self._pid: int | None = None
         self.start()
+
+    def of(self, pid: int) -> None:
+        """Leave out for how long a process of this machine is ready to run while others have the processors."""
+        self._pid = pid
+        self._waited = _waited_ns(pid)
 
     def start(self, after_s: float = 0) -> None:
         """Begin again, now or at a time to come: when a time-out will end a statement."""
         self._started = time.perf_counter() + after_s
         self._stopped: float | None = None
+        if self._pid is not None:
+            threading.Timer(after_s, self.of, (self._pid,)).start() if after_s else self.of(self._pid)
 
     def stop(self) -> None:
         """Leave out what follows."""
-        self._stopped = time.perf_counter()
+        self._stopped = time.perf_counter() - self._starved_s()
 
     def begun(self) -> bool:
         """Whether the time to come has come."""
@@ -32,7 +43,27 @@ class Clock:
     @property
     def taken_s(self) -> float:
         """The time taken, for those who print it: a test compares it by `within` alone."""
-        return (self._stopped or time.perf_counter()) - self._started
+        if self._stopped is None:
+            self.stop()
+        assert self._stopped is not None
+        return self._stopped - self._started
+
+    def _starved_s(self) -> float:
+        """The longest that a thread of the process waited for a processor. A process that is gone has none."""
+        if self._pid is None:
+            return 0
+        waits = (waited - self._waited.get(task, 0) for task, waited in _waited_ns(self._pid).items())
+        return max(waits, default=0) / 1e9
+
+
+def _waited_ns(pid: int) -> dict[str, int]:
+    """How long each thread of a process has waited on the run queue, as Linux counts."""
+    found = {}
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                found[task.name] = int((task / "schedstat").read_text().split()[1])
+    return found
 
 
 class LateError(AssertionError):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -163,3 +167,19 @@ def test_a_deadline_is_no_measurement() -> None:
     assert not Deadline().passed()
     with pytest.raises(AssertionError):
         Deadline(1)
+
+
+def test_a_clock_leaves_out_for_how_long_a_process_waits_for_a_processor() -> None:
+    processor = str(min(os.sched_getaffinity(0)))
+    command = ["taskset", "-c", processor, sys.executable, "-c", "while True: pass"]
+    with ExitStack() as started:
+        spinning = [started.enter_context(subprocess.Popen(command)) for _ in range(3)]
+        for process in spinning:
+            started.callback(process.kill)
+        time.sleep(0.5)
+        alone, shared = Clock(), Clock()
+        shared.of(spinning[0].pid)
+        time.sleep(1)
+        shared.stop()
+        alone.stop()
+        assert 0 < shared.taken_s < 0.8 * alone.taken_s  # a third is left of it, and the rest is its own

@@ -25,6 +25,7 @@ STOPPED = AT_WORK | {"job": "select embedding_run()"}
 def test_a_stop_is_heard_within_200_ms(connect: Connect, work: str, stop: str, sqlstate: str) -> None:
     for clock in within(0.2):
         busy, other = connect("ana"), connect()
+        clock.of(busy.info.backend_pid)
         busy.execute("select llm_generate('Hi', max_tokens => 1), llm_embed('Hi')")
         if work == "job":
             busy.execute("""select setting_set('embedding_mode', '"async"')""")
@@ -117,6 +118,7 @@ def test_a_cancel_is_heard_while_an_answer_is_tried_again(
     tried = "select count(*) from decision where " + TRIED[action]
     before = brief.execute(COUNTS).fetchone()
     for clock in within(0.2):
+        clock.of(brief.info.backend_pid)
         asker = threading.Thread(target=cancel_second, args=(db, brief.info.backend_pid, clock))
         asker.start()
         with pytest.raises(psycopg.errors.QueryCanceled):
@@ -154,6 +156,7 @@ def test_calibrate_hears_a_cancel_whatever_it_does(
     for wait_ms in (random.randint(20, 900) for _ in range(10)):
         for clock in within(limit_s):
             fresh = connect("ana")
+            clock.of(fresh.info.backend_pid)
             fresh.execute(first, (SCRIPTED_GENERATOR,) if "%s" in first else None)
             fresh.execute(f"set statement_timeout = {wait_ms}".encode())
             clock.start(after_s=wait_ms / 1000)

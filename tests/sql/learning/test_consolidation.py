@@ -334,6 +334,7 @@ def test_a_run_can_be_cancelled(ana: psycopg.Connection) -> None:
         ana.cancel_safe()
 
     for clock in within(0.5):
+        clock.of(ana.info.backend_pid)
         thread = threading.Thread(target=stop, args=(clock,))
         thread.start()
         with pytest.raises(psycopg.errors.QueryCanceled):

@@ -120,6 +120,7 @@ def test_the_jobs_of_a_stopped_worker_go_to_the_next(
     remember_all(ana, *contents)
     for clock in within(0.2):
         worker = stuck()
+        clock.of(worker.pid)
         assert one(db, "select count(*) from _mindful.job_take(1000)") == 100 - 64
         clock.start()
         db.execute(f"select {stop}(%s)", (worker.pid,))

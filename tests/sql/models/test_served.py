@@ -155,6 +155,7 @@ def test_a_cancel_ends_a_call_and_the_servers_work(
     name = register(admin, server, mode, timeout_s=60)
     ana.execute("select llm_generate('Hi', 'scripted')")
     for clock in within(0.2):
+        clock.of(ana.info.backend_pid)
         asker = threading.Thread(target=cancel, args=(db, ana.info.backend_pid, clock))
         asker.start()
         with pytest.raises(psycopg.errors.QueryCanceled):
