@@ -91,7 +91,8 @@ def test_a_message_is_answered_and_the_conversation_continued(
 
 @pytest.mark.usefixtures("scripted")
 def test_what_is_known_of_an_answer_is_printed_on_request(mindful: Command, ana: psycopg.Connection) -> None:
-    ana.execute("select memory_insert(%s)", (f"{QUESTION} It was so.",))
+    told = REPLY
+    ana.execute("select memory_insert(%s)", (told,))
     answered = mindful("chat", "--explain", QUESTION)
     assert answered.stdout == f"{REPLY}\n"
     summary, meaning, memory, *_ = answered.stderr.splitlines()
@@ -99,7 +100,7 @@ def test_what_is_known_of_an_answer_is_printed_on_request(mindful: Command, ana:
     assert re.match(
         r"  \d+% is a guess: such answers have too few labels\. .*Confidence is the mean", meaning
     )
-    assert memory == f"  - {QUESTION} It was so."
+    assert memory == f"  - {told}"
 
 
 @pytest.mark.usefixtures("scripted")
