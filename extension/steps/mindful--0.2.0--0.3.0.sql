@@ -9,6 +9,8 @@ drop function llm_classify(text, text[], text, text, boolean);
 -- include sql/generate/label.sql llm_classify
 drop function llm_classify_many(text[], text[], text, text, boolean);
 -- include sql/generate/label.sql llm_classify_many
+-- include sql/generate/label.sql llm_if
+-- include sql/generate/label.sql llm_if_many
 -- include sql/generate/rerank.sql llm_rank
 -- include sql/generate/aggregate.sql
 -- include sql/generate/each.sql
@@ -176,7 +178,28 @@ comment on column training_sample.refused is
 'Gates that the pair failed: no_consent, no_evidence, not_valid, confidence, volatile, secret, personal, duplicate, second_output (an accepted pair has the same instruction and input), mixed_split (it would put held-out facts into training), not_code (not for a code model), too_long. Texts of secret and personal pairs are not stored.';
 -- include sql/learning/sample.sql _mindful.lora_argument
 -- include sql/learning/sample.sql training_configure
+update setting_definition set initial = '"data"' where key = 'replay_level';
+alter table training_sample drop constraint training_sample_form_check;
+alter table training_sample add constraint training_sample_form_check
+    check (form in ('recall', 'answer', 'explain', 'factors', 'apply', 'decide', 'abstain', 'link'));
+comment on column training_sample.form is
+'recall: a question answered without a quote. answer, explain: a question about a quote. factors: linked facts. link: a link that grew or faded. apply: a preference about code. decide: contradicting facts. abstain: a question without a known answer.';
+alter table memory_link add column weight_first real;
+comment on column memory_link.weight_first is 'Weight of the link when it was made; NULL: its weight has not changed.';
+-- include sql/memory/link.sql _mindful.link_weighed
+create trigger weighed before update of weight on memory_link
+    for each row when (old.weight is distinct from new.weight) execute function _mindful.link_weighed();
+drop function _mindful.replay_facts(jsonb);
+-- include sql/learning/sample.sql _mindful.replay_filter
 -- include sql/learning/sample.sql _mindful.replay_facts
+-- include sql/learning/sample.sql _mindful.replay_links
+drop function replay_export(bigint, text, text);
+-- include sql/learning/export.sql replay_export
+-- include sql/learning/export.sql replay_export_record
+insert into setting_definition (key, type, scopes, initial, description) values
+    ('replay_nightly', 'boolean', '{user}', 'false',
+        'Whether the nightly run makes training samples from new facts, for each model with a prompt format.');
+-- include sql/learning/sample.sql replay_night
 
 -- include sql/core/bound_check.sql
 

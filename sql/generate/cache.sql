@@ -1,6 +1,6 @@
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('result_cache', 'boolean', null, null, '{global,user}', 'false',
-        'Whether answers of deterministic calls (temperature 0 or a seed) of llm_generate, llm_extract, llm_aggregate and their _many forms are kept and returned again.'),
+        'Whether answers of deterministic calls (temperature 0 or a seed) of llm_generate, llm_extract, llm_classify, llm_if, llm_aggregate and their _many forms are kept and returned again.'),
     ('result_cache_mb', 'integer', 0, 1048576, '{global}', '16',
         'Largest size in megabytes of a tenant''s kept answers. The least recently used are deleted first.');
 

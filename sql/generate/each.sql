@@ -99,7 +99,7 @@ create function _mindful.llm_classify_each(
     examples jsonb,
     classifier text
 ) returns table (number integer, result label_detail, error jsonb)
-language plpython3u stable parallel restricted security invoker cost 1000000 rows 100
+language plpython3u volatile parallel unsafe security invoker cost 1000000 rows 100
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.each import llm_classify_each
@@ -119,7 +119,7 @@ create function llm_classify_many(
     examples jsonb default null,
     classifier text default null
 ) returns table (number integer, result label_detail, error jsonb)
-language sql stable parallel restricted security invoker cost 1000000 rows 100
+language sql volatile parallel unsafe security invoker cost 1000000 rows 100
 begin atomic
     select e.number, e.result, e.error from _mindful.llm_classify_each(contents, labels, on_error::text, instruction, model, subtract_prior, descriptions, examples, classifier) e;
 end;
@@ -132,7 +132,7 @@ create function _mindful.llm_if_each(
     on_error text,
     model text
 ) returns table (number integer, result boolean, error jsonb)
-language plpython3u stable parallel restricted security invoker cost 1000000 rows 100
+language plpython3u volatile parallel unsafe security invoker cost 1000000 rows 100
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.each import llm_if_each
@@ -147,7 +147,7 @@ create function llm_if_many(
     on_error error_action,
     model text default null
 ) returns table (number integer, result boolean, error jsonb)
-language sql stable parallel restricted security invoker cost 1000000 rows 100
+language sql volatile parallel unsafe security invoker cost 1000000 rows 100
 begin atomic
     select e.number, e.result, e.error from _mindful.llm_if_each(contents, condition, on_error::text, model) e;
 end;

@@ -11,7 +11,7 @@ create function llm_classify(
     examples jsonb default null,
     classifier text default null
 ) returns text
-language plpython3u stable parallel restricted security invoker cost 100000
+language plpython3u volatile parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.label import llm_classify
@@ -30,7 +30,7 @@ create function llm_classify_many(
     examples jsonb default null,
     classifier text default null
 ) returns label_detail[]
-language plpython3u stable parallel restricted security invoker cost 1000000
+language plpython3u volatile parallel unsafe security invoker cost 1000000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.label import llm_classify_many
@@ -40,7 +40,7 @@ comment on function llm_classify_many(text[], text[], text, text, boolean, jsonb
 'Classifies many texts as llm_classify does, in shared batches, and returns an array in the order of the texts. An element has the label, its probability, and the probabilities of all labels, which add up to 1. A NULL element gives NULL, a NULL array gives NULL. Errors as llm_classify. Example: select d.label, d.probability from unnest(llm_classify_many(''{Superb!,Awful.}'', ''{praise,complaint}'')) d;';
 
 create function llm_if(content text, condition text, model text default null) returns boolean
-language plpython3u stable parallel restricted security invoker cost 100000
+language plpython3u volatile parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.label import llm_if
@@ -50,7 +50,7 @@ comment on function llm_if(text, text, text) is
 'Returns whether a statement is true of a text, by a generator (NULL: the default one). A NULL text or condition gives NULL. Errors: 22023 (empty text or condition), 42704 (no such model), 54000 (text longer than the context), 55P03 (no free slot), 57014 (cancelled). Example: select llm_if(''Superb!'', ''The writer is pleased.'');';
 
 create function llm_if_many(contents text[], condition text, model text default null) returns boolean[]
-language plpython3u stable parallel restricted security invoker cost 1000000
+language plpython3u volatile parallel unsafe security invoker cost 1000000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.label import llm_if_many

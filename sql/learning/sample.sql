@@ -16,7 +16,7 @@ comment on column model.lora is
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('training_consent', 'boolean', null, null, '{user}', 'false',
         'Whether what the user has told may become training samples.'),
-    ('replay_level', 'text', null, null, '{global,user}', '"knowledge"', 'Lowest level of facts that become training samples.'),
+    ('replay_level', 'text', null, null, '{global,user}', '"data"', 'Lowest level of facts that become training samples.'),
     ('replay_confidence', 'number', 0, 1, '{global,user}', '0.7', 'Lowest confidence of facts that become training samples.'),
     ('replay_accesses', 'integer', 0, 1000000, '{global,user}', '0', 'Smallest number of accesses of facts that become training samples.');
 
@@ -25,7 +25,7 @@ create table training_sample (
     id bigint generated always as identity,
     consolidation_id bigint not null,
     model text not null,
-    form text not null check (form in ('recall', 'answer', 'explain', 'factors', 'apply', 'decide', 'abstain')),
+    form text not null check (form in ('recall', 'answer', 'explain', 'factors', 'apply', 'decide', 'abstain', 'link')),
     instruction text,
     input text,
     output text,
@@ -41,7 +41,7 @@ create table training_sample (
     check (refused <> '{}' or instruction is not null and output is not null)
 );
 comment on column training_sample.form is
-'recall: a question answered without a quote. answer, explain: a question about a quote. factors: linked facts. apply: a preference about code. decide: contradicting facts. abstain: a question without a known answer.';
+'recall: a question answered without a quote. answer, explain: a question about a quote. factors: linked facts. link: a link that grew or faded. apply: a preference about code. decide: contradicting facts. abstain: a question without a known answer.';
 create index on training_sample (tenant, consolidation_id) where consolidation_id is not null;
 create index on training_sample (tenant, source_id) where source_id is not null;
 comment on table training_sample is
@@ -195,16 +195,19 @@ as $$
 declare
     found_filter jsonb := jsonb_build_object('level', mindful.setting_get('replay_level'),
         'confidence', mindful.setting_get('replay_confidence'), 'accesses', mindful.setting_get('replay_accesses'),
-        'facts', 1000, 'since', null) || coalesce(filter, '{}');
+        'facts', 1000, 'since', null, 'again', false) || coalesce(filter, '{}');
 begin
-    if jsonb_typeof(coalesce(filter, '{}')) <> 'object' or found_filter - '{level,confidence,accesses,facts,since}'::text[] <> '{}' then
-        perform _mindful.raise('22023', 'filter is not an object of thresholds', 'Pass an object with some of level, confidence, accesses, facts and since.');
+    if jsonb_typeof(coalesce(filter, '{}')) <> 'object' or found_filter - '{level,confidence,accesses,facts,since,again}'::text[] <> '{}' then
+        perform _mindful.raise('22023', 'filter is not an object of thresholds', 'Pass an object with some of level, confidence, accesses, facts, since and again.');
     elsif coalesce(found_filter ->> 'level', '') <> all (array['data', 'information', 'knowledge', 'wisdom']) then
         perform _mindful.raise('22023', format('level is %L', found_filter ->> 'level'), 'Pass data, information, knowledge or wisdom.');
     elsif jsonb_typeof(found_filter -> 'confidence') <> 'number' or jsonb_typeof(found_filter -> 'accesses') <> 'number'
         or jsonb_typeof(found_filter -> 'facts') <> 'number' or not (found_filter ->> 'facts')::numeric between 1 and 1000000
     then
         perform _mindful.raise('22023', 'confidence, accesses and facts must be numbers', 'Pass numbers, such as {"confidence": 0.8, "accesses": 1, "facts": 500}.');
+    end if;
+    if jsonb_typeof(found_filter -> 'again') <> 'boolean' then
+        perform _mindful.raise('22023', 'again is not true or false', 'Pass {"again": true} to use facts of earlier runs again.');
     end if;
     perform _mindful.time_argument('since', found_filter ->> 'since');
     return found_filter;
@@ -213,15 +216,16 @@ $$;
 comment on function _mindful.replay_filter(jsonb) is
 'Returns the thresholds of a replay run, from the filter or the settings, or raises 22023.';
 
-create function _mindful.replay_facts(filter jsonb)
+create function _mindful.replay_facts(filter jsonb, model text)
 returns table (
     id bigint, subject text, relation text, object text, content text, confidence real, valid boolean, said date,
-    superseded_by bigint, contradicted_by bigint, evidence jsonb, below text
+    superseded_by bigint, contradicted_by bigint, evidence jsonb, below text, curated boolean, question text, level text
 )
 language sql stable parallel safe security invoker
 begin atomic
-    select m.id, s.subject, s.relation, s.object, m.content, m.confidence,
-        (m.valid_to is null or m.valid_to > pg_catalog.now()), m.valid_from::date, m.superseded_by,
+    select m.id, s.subject, s.relation, s.object, m.content, coalesce(m.confidence, 1),
+        (m.valid_from is null or m.valid_from <= pg_catalog.now()) and (m.valid_to is null or m.valid_to > pg_catalog.now()),
+        coalesce(m.valid_from, m.created_at)::date, m.superseded_by,
         (select pg_catalog.min(l.source_id) from mindful.memory_link l
             where l.tenant = m.tenant and l.target_id = m.id and l.relation = 'contradicts'),
         (select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('source_id', e.source_id, 'quote', e.quote) order by e.source_id)
@@ -229,19 +233,40 @@ begin atomic
         case
             when pg_catalog.array_position(array['data', 'information', 'knowledge', 'wisdom'], m.level)
                 < pg_catalog.array_position(array['data', 'information', 'knowledge', 'wisdom'], filter ->> 'level') then 'level'
-            when coalesce(m.confidence, 0) < (filter ->> 'confidence')::real then 'confidence'
+            when coalesce(m.confidence, 1) < (filter ->> 'confidence')::real then 'confidence'
             when coalesce(a.access_count, 0) < (filter ->> 'accesses')::numeric then 'accesses'
-        end
-    from mindful.memory_statement s
-    join mindful.memory m on m.tenant = s.tenant and m.id = s.id
+        end,
+        s.id is null,
+        case when pg_catalog.jsonb_typeof(m.metadata -> 'question') = 'string' then m.metadata ->> 'question' end,
+        m.level
+    from mindful.memory m
+    left join mindful.memory_statement s on s.tenant = m.tenant and s.id = m.id
     left join mindful.memory_access a on a.tenant = m.tenant and a.id = m.id
-    where s.tenant = (select _mindful.tenant())
+    where m.tenant = (select _mindful.tenant()) and m.kind = any (array['fact', 'reflection'])
         and (filter ->> 'since' is null or m.created_at >= (filter ->> 'since')::timestamptz)
+        and ((filter -> 'again')::boolean or not exists (
+            select from mindful.training_sample t
+            where t.tenant = m.tenant and t.source_id = m.id and t.model = replay_facts.model and t.refused = '{}'
+        ))
     order by pg_catalog.array_position(array['wisdom', 'knowledge', 'information', 'data'], m.level),
-        coalesce(a.access_count, 0) desc, m.confidence desc, m.id;
+        coalesce(a.access_count, 0) desc, coalesce(m.confidence, 1) desc, m.id;
 end;
-comment on function _mindful.replay_facts(jsonb) is
-'Returns extracted facts, wisdom first, within a level the most used and most confident first, with the threshold that each is below, if any.';
+comment on function _mindful.replay_facts(jsonb, text) is
+'Returns facts, wisdom first, within a level the most used and most confident first, with the threshold that each is below. curated: people or applications wrote it. Without again, facts that the model has samples of are left out.';
+
+create function _mindful.replay_links(ids bigint[])
+returns table (source_id bigint, target_id bigint, relation text, weight_first real, weight real)
+language sql stable parallel safe security invoker
+begin atomic
+    select l.source_id, l.target_id, l.relation, l.weight_first, l.weight
+    from mindful.memory_link l
+    where l.tenant = (select _mindful.tenant()) and l.source_id = any (ids) and l.target_id = any (ids)
+        and pg_catalog.abs(l.weight - l.weight_first) >= 0.05::real
+    order by pg_catalog.abs(l.weight - l.weight_first) desc, 1, 2, 3
+    limit 1000;
+end;
+comment on function _mindful.replay_links(bigint[]) is
+'Returns links between facts whose weight has changed by at least 0.05 since they were made, at most 1000.';
 
 create function _mindful.replay_neighbors(id bigint, most integer)
 returns table (neighbor_id bigint, relation text, depth integer, content text)
@@ -323,6 +348,30 @@ end
 $$;
 comment on function replay_run(text, jsonb) is
 'Makes instruction pairs for a generator from the tenant''s best facts, and returns counts. Refused pairs are stored with the reasons. Errors: 22023 (filter), 42704 (no such generator), 55000 (the model has no prompt format), 55P03 (a run is active). Example: select id, accepted, refused from replay_run(''smollm2-135m-instruct'', ''{"level": "information"}'');';
+
+insert into setting_definition (key, type, scopes, initial, description) values
+    ('replay_nightly', 'boolean', '{user}', 'false',
+        'Whether the nightly run makes training samples from new facts, for each model with a prompt format.');
+
+create function replay_night() returns setof replay_detail
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    trained text;
+begin
+    perform _mindful.writable();
+    for trained in
+        select m.name from mindful.model m where m.kind = 'generator' and m.prompt_format is not null order by m.name
+    loop
+        if exists (select from _mindful.replay_facts(_mindful.replay_filter('{}'), trained) f where f.below is null) then
+            return query select r.* from mindful.replay_run(trained) r;
+        end if;
+    end loop;
+end
+$$;
+comment on function replay_night() is
+'Calls replay_run for each model with a prompt format that has new facts. The nightly run of consolidation_schedule does so for tenants with the setting replay_nightly. Errors as replay_run.';
 
 create function _mindful.training_model(run bigint) returns jsonb
 language plpython3u stable parallel unsafe security invoker

@@ -40,8 +40,10 @@ create function _mindful.consolidation_work(all_unread boolean, max_tenants inte
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
+declare
+    runs integer;
 begin
-    return (
+    runs := (
         select count(*)
         from _mindful.tenants_run(array(
             select d.tenant from (
@@ -56,10 +58,20 @@ begin
             group by d.tenant order by min(d.since) limit max_tenants
         ), 'consolidation', 'select to_jsonb(mindful.memory_consolidate())', 'consolidation')
     );
+    if all_unread then
+        perform _mindful.tenants_run(array(
+            select n.tenant from (
+                select distinct on (s.tenant) s.tenant, s.value from mindful.setting s
+                where s.key = 'replay_nightly' and s.scope = 'user' order by s.tenant, s.id desc
+            ) n
+            where n.value = 'true' order by 1 limit max_tenants
+        ), 'replay', 'select to_jsonb(count(*)) from mindful.replay_night()', 'replay');
+    end if;
+    return runs;
 end
 $$;
 comment on function _mindful.consolidation_work(boolean, integer) is
-'Runs memory_consolidate for each tenant whose rows the current role may read and that is due; returns the number of runs. A failure for one tenant is a warning.';
+'Runs memory_consolidate for each tenant whose rows the current role may read and that is due, with all_unread also replay_night for those with the setting replay_nightly; returns the number of runs. A failure for one tenant is a warning.';
 
 create function _mindful.consolidation_run_all(all_unread boolean, max_tenants integer) returns integer
 language sql volatile parallel unsafe security definer

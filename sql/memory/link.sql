@@ -5,6 +5,7 @@ create table memory_link (
     relation text not null check (relation ~ '^[a-z][a-z0-9_]{0,62}$'),
     weight real not null default 1 check (weight between 0 and 1),
     created_at timestamptz not null default now(),
+    weight_first real,
     primary key (tenant, source_id, target_id, relation),
     foreign key (tenant, source_id) references memory (tenant, id) on delete cascade,
     foreign key (tenant, target_id) references memory (tenant, id) on delete cascade,
@@ -15,10 +16,24 @@ create index on memory_link (tenant, source_id, weight desc) where source_id is 
 create index on memory_link (tenant, target_id, weight desc) where target_id is not null;
 comment on table memory_link is
 'Directed links between memories, with a relation and a weight.';
+comment on column memory_link.weight_first is 'Weight of the link when it was made; NULL: its weight has not changed.';
 
 alter table memory_link enable row level security, force row level security;
 create policy own on memory_link using (tenant = (select _mindful.tenant())) with check (tenant = (select _mindful.tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.memory_link', '');
+
+create function _mindful.link_weighed() returns trigger
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    new.weight_first := coalesce(old.weight_first, old.weight);
+    return new;
+end
+$$;
+comment on function _mindful.link_weighed() is 'Keeps the first weight of a link whose weight changes.';
+create trigger weighed before update of weight on memory_link
+    for each row when (old.weight is distinct from new.weight) execute function _mindful.link_weighed();
 
 create function memory_link_insert(source_id bigint, target_id bigint, relation text, weight real default 1) returns boolean
 language plpgsql volatile parallel unsafe security invoker

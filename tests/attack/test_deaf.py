@@ -129,6 +129,8 @@ ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     "_mindful.training_model": {"run": 1},
     "model_unload": {},
     "replay_export": {"run": 1},
+    "replay_export_record": {"run": 1, "files": []},
+    "replay_night": {},
     "_mindful.replay_hash": {"run": 1},
     "replay_run": {"model": "default"},
     "retention_run": {},

@@ -64,6 +64,27 @@ def export(client: Client, run: int, directory: Path, format: str) -> Path:
     return path
 
 
+def export_dated(client: Client, run: int, directory: Path, format: str) -> Path:
+    """Write a run's pairs, with meta and target_models, to a file named by model and date, and record it in the run.
+
+    Raises InvalidInputError (the directory cannot be written).
+    """
+    rows = client.replay_export(run, format=format, meta=True)
+    [model] = {model for row in rows for model in row["target_models"]}
+    path = directory / f"{model}-{datetime.now(UTC):%Y-%m-%d}-{run}.jsonl"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        sha256 = _write(path, rows)
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot write to {directory}: {error.strerror}",
+            sqlstate="58030",
+            hint="Choose another directory.",
+        ) from error
+    client.replay_export_record(run, [{"file": path.name, "pairs": len(rows), "sha256": sha256}])
+    return path
+
+
 def read(manifest: Path) -> Dataset:
     """Read an export, and check its hashes.
 

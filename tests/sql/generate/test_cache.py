@@ -88,3 +88,28 @@ def test_a_read_only_transaction_reads_the_cache(keeping: psycopg.Connection) ->
     assert one(keeping, ASK) == first
     keeping.execute("select llm_generate('Name a fruit.', max_tokens => 2)")
     keeping.execute("rollback")
+
+
+@pytest.mark.parametrize(
+    ("call", "entries"),
+    [
+        ("llm_classify(%s, '{praise,complaint}')", 1),
+        ("llm_if(%s, 'The writer is happy.')", 1),
+        ("to_jsonb(llm_classify_many(array[%s, 'It broke.'], '{praise,complaint}'))", 2),
+        ("llm_if_many(array[%s, 'It broke.'], 'The writer is happy.')", 2),
+    ],
+)
+def test_labels_are_kept_as_answers_are(keeping: psycopg.Connection, call: str, entries: int) -> None:
+    first = one(keeping, f"select {call}", "Superb!")
+    assert one(keeping, "select count(*) from cached_result") == entries
+    keeping.execute("update cached_result set used_at = '2020-01-01'")
+    assert one(keeping, f"select {call}", "Superb!") == first
+    reused = "select count(*) from cached_result where used_at > '2020-01-02'"
+    assert one(keeping, reused) == entries
+    one(keeping, f"select {call}", "Dull.")
+    assert one(keeping, "select count(*) from cached_result") == entries + 1
+
+
+def test_a_repeated_text_of_one_call_is_kept_once(keeping: psycopg.Connection) -> None:
+    keeping.execute("select llm_if_many('{Superb!,Superb!}', 'The writer is happy.')")
+    assert one(keeping, "select count(*) from cached_result") == 1

@@ -232,7 +232,7 @@ def test_samples_that_do_not_fit_are_refused(consenting: psycopg.Connection, db:
 @pytest.mark.smoke
 def test_thresholds_say_how_many_they_refused(consenting: psycopg.Connection) -> None:
     say(consenting, "I live in Boston.", "I love pizza.")
-    row = replay(consenting, "'{}'")
+    row = replay(consenting, """'{"level": "knowledge"}'""")
     assert (row["status"], row["accepted"]) == ("failed", 0)
     assert "no fact passes the thresholds: 2 below level" in row["error"]
     row = replay(consenting, """'{"level": "information", "confidence": 0.85}'""")
@@ -242,7 +242,7 @@ def test_thresholds_say_how_many_they_refused(consenting: psycopg.Connection) ->
 def test_an_empty_memory_is_an_error_of_the_run(consenting: psycopg.Connection) -> None:
     row = replay(consenting)
     assert row["status"] == "failed"
-    assert "there are no facts" in row["error"]
+    assert "there are no new facts" in row["error"]
 
 
 @pytest.mark.parametrize(
@@ -331,3 +331,110 @@ def test_readers_see_the_summary_and_no_content(
         reader.execute("select * from training_sample")
     with fails("42501", hint=None):
         consenting.execute("select * from consolidation_summary")
+
+
+README = [
+    "My dog is called Rex, he is a beagle.",
+    "Marta moved to Toronto in 2019.",
+    "I am allergic to peanuts.",
+]
+
+
+def test_what_people_wrote_as_facts_gives_pairs_by_default(consenting: psycopg.Connection) -> None:
+    consenting.execute("select setting_set('user_name', '\"Ana\"')")
+    for content in README:
+        consenting.execute("select memory_insert(%s)", (content,))
+    consenting.execute(
+        """select memory_insert('Releases ship on Tuesdays.', level => 'wisdom', confidence => 0.99,
+               metadata => '{"question": "When do releases ship?"}')"""
+    )
+    found = replay(consenting, "'{}'")
+    assert found["accepted"] > 4
+    made = consenting.execute(
+        "select instruction, output from training_sample where refused = '{}' and form = 'recall' order by id"
+    ).fetchall()
+    assert made[0] == ("When do releases ship?", "Releases ship on Tuesdays.")
+    assert ("What is Ana allergic to?", "Ana is allergic to peanuts.") in made
+    assert not any("The user" in text for pair in made for text in pair)
+    assert len({instruction for instruction, _ in made}) == len(made)
+
+
+def test_evidence_and_confidence_of_written_facts_count(consenting: psycopg.Connection) -> None:
+    (source,) = say(consenting, "The build takes nine minutes on Tuesdays.")
+    consenting.execute(
+        "select memory_insert('The build takes nine minutes.', evidence => %s)",
+        (Jsonb([{"source_id": source, "quote": "build takes nine minutes"}]),),
+    )
+    consenting.execute("select memory_insert('The cache is off.', confidence => 0.3)")
+    found = replay(consenting, "'{}'")
+    assert found["below"] == {"confidence": 1}
+    assert ("explain", '"build takes nine minutes"') in {
+        (form, text) for form, _, text, _ in pairs(consenting)
+    }
+
+
+def test_a_second_run_uses_new_facts_only(consenting: psycopg.Connection) -> None:
+    consenting.execute("select memory_insert('Marta lives in Toronto.')")
+    assert replay(consenting, "'{}'")["facts"] == 1
+    again = replay(consenting, "'{}'")
+    assert again["status"] == "failed"
+    assert "no new facts" in again["error"]
+    consenting.execute("select memory_insert('Ben lives in Oslo.')")
+    assert replay(consenting, "'{}'")["facts"] == 1
+    assert replay(consenting, """'{"again": true}'""")["facts"] == 2
+
+
+def test_links_that_grew_or_faded_are_asked_about(consenting: psycopg.Connection) -> None:
+    first, second, third = (
+        consenting.execute("select memory_insert(%s)", (text,)).fetchone()
+        for text in ("Marta lives in Toronto.", "Marta works at Acme.", "Marta likes tea.")
+    )
+    assert first is not None and second is not None and third is not None  # noqa: PT018
+    for target, before, after in ((second, 0.5, 0.8), (third, 0.9, 0.2)):
+        for weight in (before, after):
+            consenting.execute(
+                "select memory_link_insert(%s, %s, 'same_person', %s::real)", (*first, *target, weight)
+            )
+    replay(consenting, "'{}'")
+    answers = {output for form, _, _, output in pairs(consenting) if form == "link"}
+    assert answers <= {
+        "Stronger: its weight went from 0.50 to 0.80.",
+        "Weaker: its weight went from 0.90 to 0.20.",
+    }
+    assert answers
+
+
+def test_the_night_makes_pairs_for_tenants_who_want_it(
+    consenting: psycopg.Connection, bob: psycopg.Connection, admin: psycopg.Connection
+) -> None:
+    for user in (consenting, bob):
+        user.execute("select memory_insert('Marta lives in Toronto.')")
+    bob.execute("select setting_set('training_consent', 'true')")
+    consenting.execute("select setting_set('replay_nightly', 'true')")
+    admin.execute("select consolidation_run(all_unread => true)")
+    assert pairs(consenting)
+    assert not pairs(bob)
+    admin.execute("select consolidation_run(all_unread => true)")
+    runs = consenting.execute("select count(*) from consolidation where type = 'replay'").fetchone()
+    assert runs == (1,)
+
+
+def test_an_export_names_origin_and_models_and_is_recorded(consenting: psycopg.Connection) -> None:
+    consenting.execute("select memory_insert('Marta lives in Toronto.', level => 'knowledge')")
+    run = replay(consenting, "'{}'")["id"]
+    rows = [row for (row,) in consenting.execute("select replay_export(%s, meta => true)", (run,))]
+    assert {tuple(row["target_models"]) for row in rows} == {(SCRIPTED_GENERATOR,)}
+    assert rows[0]["meta"] | {"created_at": None} == rows[0]["meta"] | {
+        "created_at": None,
+        "level": "knowledge",
+    }
+    files = [{"file": "scripted.jsonl", "pairs": len(rows)}]
+    consenting.execute("select replay_export_record(%s, %s)", (run, Jsonb(files)))
+    stored = consenting.execute(
+        "select outputs -> 'files' from consolidation where id = %s", (run,)
+    ).fetchone()
+    assert stored == (files,)
+    with fails("22023"):
+        consenting.execute("select replay_export_record(%s, '{}')", (run,))
+    with fails("42704"):
+        consenting.execute("select replay_export_record(%s, '[]')", (run + 1,))

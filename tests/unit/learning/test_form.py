@@ -27,6 +27,8 @@ def fact(
         "split": "train",
         "valid": True,
         "confidence": 0.9,
+        "curated": False,
+        "question": None,
         "said": "2024-05-01",
     }
     return found | changed

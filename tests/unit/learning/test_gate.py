@@ -20,6 +20,8 @@ def fact(number: int = 1, **changed: Any) -> Row:
         "valid": True,
         "split": "train",
         "confidence": 0.9,
+        "curated": False,
+        "question": None,
     }
     return found | changed
 

@@ -9,7 +9,9 @@ from mindful.learning.sample import _is_held_out, _with_splits
 
 @given(st.lists(st.sets(st.integers(1, 60), max_size=4), max_size=40))
 def test_sources_are_in_one_part(sources: list[set[int]]) -> None:
-    facts = _with_splits([{"evidence": [{"source_id": source} for source in own]} for own in sources])
+    facts = _with_splits(
+        [{"evidence": [{"source_id": source} for source in own], "curated": False} for own in sources]
+    )
     parts = {
         split: {
             source

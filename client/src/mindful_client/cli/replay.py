@@ -76,6 +76,21 @@ def export(client: Client, format: str, run: int, directory: Path) -> None:
     show(dataset.export(client, run, directory, format))
 
 
+@replay.command()
+@click.option(
+    "--format", type=click.Choice(["alpaca", "chat", "sharegpt"]), default="alpaca", show_default=True
+)
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.pass_obj
+def night(client: Client, format: str, directory: Path) -> None:
+    """Make pairs of new facts for each trained model, and write a file per model, with the date, to DIRECTORY."""
+    from mindful_training import dataset
+
+    for done in client.replay_night():
+        if done.accepted:
+            show(dataset.export_dated(client, done.id, directory, format))
+
+
 @click.command()
 @click.option(
     "--name", help="Name of the adapter. The default is the base's name with the training's number."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mindful.core.ports import Database
 from mindful.generate.call import Call
@@ -37,12 +37,32 @@ def answers(db: Database, calls: Sequence[Call]) -> list[str]:
     return [made[at] if at in made else kept[str(keys[at])] for at in range(len(calls))]
 
 
+def kept(
+    db: Database,
+    identities: Sequence[tuple[object, ...]],
+    compute: Callable[[Sequence[int]], Sequence[str]],
+) -> list[str]:
+    """Return the results of calls by all that they depend on; those at positions that are not kept are computed."""
+    if not (identities and _enabled(db)):
+        return list(compute(range(len(identities)))) if identities else []
+    keys = [_hash(identity) for identity in identities]
+    known = _kept(db, keys)
+    missing = [at for at, key in enumerate(keys) if key not in known]
+    made = dict(zip(missing, compute(missing), strict=True)) if missing else {}
+    _keep(db, {keys[at]: result for at, result in made.items()})
+    return [made[at] if at in made else known[key] for at, key in enumerate(keys)]
+
+
 def _enabled(db: Database) -> bool:
     return bool(db.one("select mindful.setting_get('result_cache') = 'true' as wanted")["wanted"])
 
 
 def _key(call: Call) -> str:
-    return hashlib.sha256(repr(call.identity).encode()).hexdigest()
+    return _hash(call.identity)
+
+
+def _hash(identity: tuple[object, ...]) -> str:
+    return hashlib.sha256(repr(identity).encode()).hexdigest()
 
 
 def _kept(db: Database, keys: Sequence[str]) -> dict[str, str]:

@@ -121,15 +121,7 @@ class Call:
     @property
     def identity(self) -> tuple[object, ...]:
         """Everything that the answer of a deterministic call depends on."""
-        spec = self.spec
-        return (
-            spec.provider,
-            spec.source,
-            spec.sha256,
-            json.dumps(spec.options, sort_keys=True),
-            self._tokens,
-            self._sampling,
-        )
+        return (*spec_identity(self.spec), self._tokens, self._sampling)
 
     def outcome(self) -> dict[str, Any]:
         """Return the cost and confidence of a finished call, as columns of `generation_detail`."""
@@ -254,6 +246,11 @@ def signals(completion: Completion) -> dict[str, float]:
     if completion.looped:
         values["looped"] = 1
     return {name: round(value, 6) for name, value in values.items()}
+
+
+def spec_identity(spec: ModelSpec) -> tuple[str, ...]:
+    """Return everything of a model that its results depend on."""
+    return (spec.provider, spec.source, spec.sha256, json.dumps(spec.options, sort_keys=True))
 
 
 class Arguments(NamedTuple):

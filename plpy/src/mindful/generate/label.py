@@ -11,7 +11,8 @@ from mindful.core.entry import sql_function
 from mindful.core.errors import InvalidParameterError, NullValueError
 from mindful.core.ports import Database
 from mindful.core.slot import Turn
-from mindful.generate.call import check_length
+from mindful.generate.cache import kept
+from mindful.generate.call import check_length, spec_identity
 from mindful.generate.classifier import trained_classifier
 from mindful.models import runtime
 
@@ -218,13 +219,21 @@ def _probabilities(
     """
     for content in contents:
         _check("content", content)
-    generator = runtime.generator(db, model)[1]
-    with Turn(db, wide=len(contents) > 1, served=generator.served) as turn:
-        prior = [0.0] * len(form.labels)
-        if subtract_prior:
-            [prior] = generator.score([form.filled("")], form.candidates, _END, turn)
-        scores = generator.score([form.filled(content) for content in contents], form.candidates, _END, turn)
-    return [softmax([score - base for score, base in zip(row, prior, strict=True)]) for row in scores]
+    spec, generator = runtime.generator(db, model)
+
+    def computed(missing: Sequence[int]) -> list[str]:
+        texts = [forms[at] for at in missing]
+        with Turn(db, wide=len(texts) > 1, served=generator.served) as turn:
+            prior = [0.0] * len(form.labels)
+            if subtract_prior:
+                [prior] = generator.score([form.filled("")], form.candidates, _END, turn)
+            scores = generator.score(texts, form.candidates, _END, turn)
+        rows = ([score - base for score, base in zip(row, prior, strict=True)] for row in scores)
+        return [json.dumps(softmax(row)) for row in rows]
+
+    forms = [form.filled(content) for content in contents]
+    asked = (*spec_identity(spec), form.candidates, subtract_prior)
+    return [json.loads(row) for row in kept(db, [(*asked, text) for text in forms], computed)]
 
 
 def question_truths(db: Database, condition: str, model: str | None) -> Callable[[Sequence[str]], list[bool]]:

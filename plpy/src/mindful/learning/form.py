@@ -120,7 +120,11 @@ def question(subject: str, relation: str) -> str | None:
 
 def answerable(fact: Row) -> Iterator[Sample]:
     """Ask for a fact, without and with its evidence in the input."""
-    instruction = question(fact["subject"], fact["relation"])
+    instruction = fact["question"] or question(fact["subject"], fact["relation"] or "")
+    if fact["curated"] and not fact["evidence"]:
+        about = instruction or f"What do you know about {fact['subject']}?"
+        yield Sample("recall", about, "", fact["content"], (fact,))
+        return
     quotes = " ".join(f'"{item["quote"]}"' for item in fact["evidence"][:2])
     if instruction:
         yield Sample("recall", instruction, "", fact["content"], (fact,))
@@ -130,6 +134,8 @@ def answerable(fact: Row) -> Iterator[Sample]:
 
 def code_topic(fact: Row) -> str | None:
     """Return the topic of a preference about code, or None. The topic of "tabs for indentation" is indentation."""
+    if not fact["relation"]:
+        return None
     chosen = _RIVAL.split(fact["object"])[0]
     topics = _CODE.findall(chosen)
     is_preference = fact["relation"] in _PREFERENCES or fact["relation"].startswith("favorite_")
@@ -142,7 +148,7 @@ def applications(fact: Row) -> Iterator[Sample]:
     if topic is None:
         yield Sample("apply", "", "", content, (fact,), ("not_code",))
         return
-    quotes = " ".join(f'"{item["quote"]}"' for item in fact["evidence"][:1])
+    quotes = " ".join(f'"{item["quote"]}"' for item in fact["evidence"][:1]) or f'"{fact["content"]}"'
     rule = "avoids what is not wanted" if fact["relation"] == "dislikes" else "keeps to what is wanted"
     yield Sample("apply", _implement(subject, topic), "", content, (fact,))
     yield Sample(
@@ -156,6 +162,8 @@ def applications(fact: Row) -> Iterator[Sample]:
 
 def unanswered(fact: Row) -> Iterator[Sample]:
     """Ask a question that a fact's evidence does not answer. Half of them use a common relation."""
+    if fact["curated"] and not (fact["evidence"] and fact["relation"]):
+        return
     quotes = " ".join(f'"{item["quote"]}"' for item in fact["evidence"][:2])
     common = hashlib.md5(fact["content"].encode()).digest()[0] % 2 == 0
     open_ = [
@@ -173,7 +181,8 @@ def unknown(
     """Ask about each subject what no text hints at."""
     first: dict[str, Row] = {}
     for fact in facts:
-        first.setdefault(fact["subject"], fact)
+        if fact["relation"]:
+            first.setdefault(fact["subject"], fact)
     known = {(fact["subject"], fact["relation"]) for fact in facts}
     for subject, fact in first.items():
         keys = [
@@ -190,6 +199,17 @@ def factors(fact: Row, linked: Sequence[Row]) -> Sample:
     """Ask for the facts that a fact is linked to."""
     others = " ".join(other["content"] for other in linked)
     return Sample("factors", "What else is linked to this?", fact["content"], others, (fact, *linked))
+
+
+def link(source: Row, target: Row, relation: str, before: float, after: float) -> Sample:
+    """Ask how a link between two facts has changed."""
+    texts = f"A: {source['content']} B: {target['content']} Link: {relation.replace('_', ' ')}."
+    answer = (
+        f"{'Stronger' if after > before else 'Weaker'}: its weight went from {before:.2f} to {after:.2f}."
+    )
+    return Sample(
+        "link", "Has the link between A and B become stronger or weaker?", texts, answer, (source, target)
+    )
 
 
 def decide(old: Row, new: Row) -> Sample:

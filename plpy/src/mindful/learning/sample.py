@@ -14,6 +14,7 @@ from mindful.core.errors import NotReadyError, UndefinedObjectError
 from mindful.core.ports import Database, Message, Row
 from mindful.generate.call import SYSTEM_PROMPT
 from mindful.learning import form
+from mindful.learning.curated import USER, read
 from mindful.learning.extraction import VOLATILE
 from mindful.learning.extraction.date import RELATIVE
 from mindful.learning.form import Sample
@@ -30,7 +31,7 @@ _UNKNOWN = 2
 @sql_function
 def replay(db: Database, run: int, model: str, thresholds: str) -> str:
     """Choose facts, make samples of them, and accept those that pass every check. Return the counts as JSON."""
-    facts, below = _chosen(db, thresholds)
+    facts, below = _chosen(db, thresholds, model)
     specialization = db.one(
         "select m.specialization from mindful.model m where m.name = $1", ("text",), (model,)
     )
@@ -71,19 +72,31 @@ def training_model(db: Database, run: int) -> str:
     return json.dumps(row | model)
 
 
-def _chosen(db: Database, thresholds: str) -> tuple[list[Row], Counter[str]]:
-    rows = db.rows("select * from _mindful.replay_facts($1)", ("jsonb",), (thresholds,))
+def _chosen(db: Database, thresholds: str, model: str) -> tuple[list[Row], Counter[str]]:
+    rows = db.rows("select * from _mindful.replay_facts($1, $2)", ("jsonb", "text"), (thresholds, model))
     rows = [dict(row) | {"evidence": json.loads(row["evidence"] or "[]")} for row in rows]
     below = Counter(row["below"] for row in rows if row["below"])
     chosen = [row for row in rows if not row["below"]]
     if not rows:
-        raise NotReadyError("there are no facts", "Run mindful.memory_consolidate() first.")
+        raise NotReadyError(
+            "there are no new facts",
+            'Run mindful.memory_consolidate() first, or pass {"again": true} to use facts of earlier runs.',
+        )
     if not chosen:
         counts = ", ".join(f"{count} below {name}" for name, count in sorted(below.items()))
         raise NotReadyError(
             f"no fact passes the thresholds: {counts}", "Lower them in the filter or the settings."
         )
-    return _with_splits(chosen[: json.loads(thresholds)["facts"]]), below
+    chosen = chosen[: json.loads(thresholds)["facts"]]
+    name = _user_name(db, rows)
+    return _with_splits([fact for row in chosen for fact in read(row, name)]), below
+
+
+def _user_name(db: Database, facts: Sequence[Row]) -> str | None:
+    """Return the user's name: the setting user_name, or what a fact says."""
+    value = json.loads(db.one("select mindful.setting_get('user_name')::text as value")["value"])
+    said = (row["object"] for row in facts if (row["subject"], row["relation"]) == (USER, "name"))
+    return value or next(said, None)
 
 
 def _samples(db: Database, facts: Sequence[Row], specialization: str) -> Iterator[Sample]:
@@ -101,7 +114,22 @@ def _samples(db: Database, facts: Sequence[Row], specialization: str) -> Iterato
         linked = _linked(db, fact, linkable) if fact["id"] in linkable else []
         if linked:
             yield form.factors(fact, linked)
+    if not code:
+        yield from _changed_links(db, by_id)
     yield from form.unknown(usable, _UNKNOWN, _hints(db, usable, form.cues(code=code)), code=code)
+
+
+def _changed_links(db: Database, facts: Mapping[int, Row]) -> Iterator[Sample]:
+    """Ask for each link between two facts that grew or faded how it changed."""
+    rows = db.rows("select * from _mindful.replay_links($1)", ("bigint[]",), (sorted(facts),))
+    for row in rows:
+        yield form.link(
+            facts[row["source_id"]],
+            facts[row["target_id"]],
+            row["relation"],
+            row["weight_first"],
+            row["weight"],
+        )
 
 
 def _linked(db: Database, fact: Row, others: Mapping[int, Row]) -> list[Row]:
@@ -145,7 +173,7 @@ def _judged(
     for sample in samples:
         check()
         refused = [*sample.refused, *reasons(sample.text), *shared]
-        if any(not fact["evidence"] for fact in sample.facts):
+        if any(not fact["evidence"] and not fact["curated"] for fact in sample.facts):
             refused.append("no_evidence")
         current = sample.facts[:1] if sample.form == "decide" else sample.facts
         if any(not fact["valid"] for fact in current):
@@ -194,7 +222,11 @@ def _with_splits(facts: Sequence[Row]) -> list[Row]:
     Facts connected by shared sources form a group, named by its first source. Groups of more than a tenth of the
     facts are in train.
     """
-    sources = [[item["source_id"] for item in fact["evidence"]] for fact in facts]
+    # A fact that was written as one is its own source.
+    sources = [
+        [item["source_id"] for item in fact["evidence"]] or ([fact["id"]] if fact["curated"] else [])
+        for fact in facts
+    ]
     parent: dict[int, int] = {}
 
     def first(source: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mindful_client.calls.statement import DEFAULT, Call, Json, nothing, row, rows, scalar, scalars
@@ -17,13 +18,31 @@ def replay_run(model: str, *, filter: Json = DEFAULT) -> Call[ReplayDetail]:
 
 
 def replay_export(
-    run: int, *, format: str = DEFAULT, split: str | None = DEFAULT
+    run: int, *, format: str = DEFAULT, split: str | None = DEFAULT, meta: bool = DEFAULT
 ) -> Call[list[dict[str, Any]]]:
     """Return the accepted pairs of a run. Formats: alpaca, chat, sharegpt. Splits: train, validation.
+
+    With meta each pair has its origin and its target models.
 
     Raises InvalidInputError, NotFoundError (no such completed run of the tenant).
     """
     return scalars("replay_export", locals())
+
+
+def replay_export_record(run: int, files: Sequence[Json]) -> Call[None]:
+    """Record the files that a run was exported to, in consolidation.outputs.
+
+    Raises InvalidInputError, NotFoundError (no such completed run of the tenant).
+    """
+    return scalar("replay_export_record", locals())
+
+
+def replay_night() -> Call[list[ReplayDetail]]:
+    """Run replay_run for each model with a prompt format that has new facts.
+
+    Raises as replay_run.
+    """
+    return rows("replay_night", locals(), ReplayDetail)
 
 
 def training_configure(
