@@ -18,6 +18,9 @@ drop function llm_classify_many(text[], text[], text, text, boolean);
 -- include sql/generate/classifier.sql
 -- include sql/memory/derived.sql
 -- include sql/conversation/bearing.sql
+-- include sql/conversation/session.sql _mindful.message_parts
+-- include sql/conversation/session.sql message_insert_many
+-- include sql/conversation/session.sql message_insert
 -- Settings of tenants' own, and all sampling arguments in every generating call.
 alter table setting drop constraint setting_key_fkey;
 alter table tuning drop constraint tuning_key_fkey;
@@ -193,8 +196,10 @@ drop function _mindful.replay_facts(jsonb);
 -- include sql/learning/sample.sql _mindful.replay_filter
 -- include sql/learning/sample.sql _mindful.replay_facts
 -- include sql/learning/sample.sql _mindful.replay_links
+drop function _mindful.replay_hash(bigint);
 drop function replay_export(bigint, text, text);
 -- include sql/learning/export.sql replay_export
+-- include sql/learning/training.sql _mindful.replay_hash
 -- include sql/learning/export.sql replay_export_record
 insert into setting_definition (key, type, scopes, initial, description) values
     ('replay_nightly', 'boolean', '{user}', 'false',

@@ -36,6 +36,49 @@ $$;
 comment on function _mindful.session_lock(uuid) is
 'Locks a session against other writers, or raises 42704 if the tenant has no such session.';
 
+create function _mindful.message_parts(name text, content text) returns table (part integer, parts integer, passage text)
+language plpgsql stable parallel safe security invoker rows 1
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    size constant integer := 8192;
+    -- A character may have four bytes, and a position in a text of such characters is found by counting from its beginning.
+    chunk text;
+    found_parts text[] := '{}';
+    cut integer;
+    at integer := 1;
+    total integer;
+begin
+    if coalesce(octet_length(message_parts.content), 0) <= 262144 then
+        return query select 1, 1, _mindful.text_argument(name, message_parts.content);
+        return;
+    elsif octet_length(message_parts.content) > 4194304 then
+        perform _mindful.raise('54000', format('%s has %s bytes, more than 4194304', name, octet_length(message_parts.content)),
+            'Split it into several messages, or insert it as a document.');
+    end if;
+    total := length(message_parts.content);
+    while at <= total loop
+        chunk := substr(message_parts.content, at, size);
+        if at + size <= total then
+            cut := size + 1 - coalesce(nullif(strpos(reverse(chunk), E'\n'), 0), nullif(strpos(reverse(chunk), ' '), 0), 1);
+            chunk := left(chunk, greatest(cut, size / 2));
+        end if;
+        if btrim(chunk, E' \t\n\r') <> '' then
+            found_parts := found_parts || chunk;
+        end if;
+        at := at + length(chunk);
+    end loop;
+    if found_parts = '{}' then
+        perform _mindful.raise('22023', name || ' is empty', 'Pass a text with at least one visible character.');
+    end if;
+    return query
+    select p.number::integer, cardinality(found_parts), p.part from unnest(found_parts) with ordinality p (part, number);
+end
+$$;
+comment on function _mindful.message_parts(text, text) is
+'Returns a message of at most 262144 bytes as it is, and a longer one in parts of at most 8192 characters that end at a line or word, so that recall finds each part and a prompt can show it. Errors: 22004 (NULL), 22023 (empty), 54000 (more than 4194304 bytes).';
+
 create function message_insert_many(session_id uuid, messages jsonb) returns setof bigint
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
@@ -45,23 +88,37 @@ begin
     perform _mindful.writable();
     perform _mindful.session_lock(message_insert_many.session_id);
     return query
-    insert into mindful.memory (kind, session_id, turn, role, content, metadata, created_at)
-    select 'message', message_insert_many.session_id,
-        (select coalesce(max(m.turn), 0) from mindful.memory m
-            where m.tenant = (select _mindful.tenant()) and m.session_id = message_insert_many.session_id) + e.number,
-        _mindful.message_role(format('role of element %s', e.number), e.element ->> 'role'),
-        _mindful.text_argument(format('content of element %s', e.number), e.element ->> 'content'),
-        _mindful.metadata(e.element -> 'metadata'),
-        coalesce(_mindful.moment_argument(format('created_at of element %s', e.number), e.element ->> 'created_at'), now())
-    from _mindful.array_elements('messages', messages, '{role,content,metadata,created_at}') e
-    order by e.number
-    returning id;
+    with given as (
+        select e.number, p.part, p.parts, p.passage, row_number() over (order by e.number, p.part) as place,
+            _mindful.message_role(format('role of element %s', e.number), e.element ->> 'role') as role,
+            _mindful.metadata(e.element -> 'metadata') as metadata,
+            coalesce(_mindful.moment_argument(format('created_at of element %s', e.number), e.element ->> 'created_at'), now()) as created_at
+        from _mindful.array_elements('messages', messages, '{role,content,metadata,created_at}') e
+        cross join lateral _mindful.message_parts(format('content of element %s', e.number), e.element ->> 'content') p
+    ),
+    inserted as (
+        insert into mindful.memory (kind, session_id, turn, role, content, metadata, created_at)
+        select 'message', message_insert_many.session_id,
+            (select coalesce(max(m.turn), 0) from mindful.memory m
+                where m.tenant = (select _mindful.tenant()) and m.session_id = message_insert_many.session_id) + g.place,
+            g.role, g.passage,
+            case when g.parts > 1 then g.metadata || jsonb_build_object('part', g.part, 'parts', g.parts) else g.metadata end,
+            g.created_at
+        from given g
+        order by g.place
+        returning id, turn
+    )
+    select i.id
+    from (select id, row_number() over (order by turn) as place from inserted) i
+    join given g using (place)
+    where g.part = 1
+    order by place;
 end
 $$;
 comment on function message_insert_many(uuid, jsonb) is
 'Appends messages to a session in order, and returns their ids. messages is an array of objects with role and content, optionally metadata and created_at. All are stored or none: an error names the element.
 Example: SELECT message_insert_many(session_start(), ''[{"role": "user", "content": "Hello"}]'');
-Errors: 22004, 22023, 42704 (the tenant has no such session), 54000.';
+Errors: 22004, 22023, 42704 (the tenant has no such session), 54000 (more than 4194304 bytes).';
 
 create function _mindful.message_role(name text, role text) returns text
 language sql stable parallel safe security invoker
@@ -87,7 +144,8 @@ language sql volatile parallel unsafe security invoker
 begin atomic
     select _mindful.writable();
     select mindful.message_insert_many(session_id, pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object(
-        'role', _mindful.message_role('role', role), 'content', _mindful.text_argument('content', content), 'metadata', _mindful.metadata(metadata), 'created_at', created_at)));
+        'role', _mindful.message_role('role', role), 'content', case when pg_catalog.octet_length(content) > 262144 then content else _mindful.text_argument('content', content) end,
+        'metadata', _mindful.metadata(metadata), 'created_at', created_at)));
 end;
 comment on function message_insert(uuid, text, text, jsonb, timestamptz) is
 'Appends a message to a session and returns its id. Roles and errors are those of message_insert_many.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 from support import fails, one
 from support.memories import contents, remember
 
@@ -89,3 +90,28 @@ def test_null_is_no_session(ana: psycopg.Connection) -> None:
     with fails("22023"):
         ana.execute("select session_list(max_count => 0)")
     assert contents(ana) == ["I like tea."]
+
+
+def test_a_message_of_more_than_256_kib_is_kept_whole_and_found(ana: psycopg.Connection) -> None:
+    filler = "The committee discussed the agenda of the next meeting at length.\n"
+    long = filler * 3000 + "The spare key lies under the blue flowerpot.\n" + filler * 2500
+    messages = [{"role": "user", "content": text} for text in ("Hello.", long, "Bye.")]
+    ids = ana.execute("select message_insert_many(session_start(), %s)", (Jsonb(messages),)).fetchall()
+    assert len(ids) == 3
+    turns = ana.execute("select id, content, metadata from memory order by turn").fetchall()
+    assert "".join(content for _, content, _ in turns[1:-1]) == long
+    assert [metadata["part"] for _, _, metadata in turns[1:-1]] == list(range(1, len(turns) - 1))
+    assert (turns[0][0], turns[1][0], turns[-1][0]) == tuple(number for (number,) in ids)
+    assert turns[0][2] == {}
+    found = ana.execute("select content from memory_recall('Where is the spare key?', k => 1)").fetchone()
+    assert found is not None
+    assert "blue flowerpot" in found[0]
+
+
+def test_long_messages_have_bounds(ana: psycopg.Connection) -> None:
+    for content in ("x" * 4_194_305, " " * 300_000):
+        with fails("54000" if "x" in content else "22023"):
+            ana.execute("select message_insert(session_start(), 'user', %s)", (content,))
+    ana.execute("select message_insert(session_start(), 'user', %s)", ("x" * 300_000,))
+    joined = ana.execute("select length(string_agg(content, '')) from memory").fetchone()
+    assert joined == (300_000,)
