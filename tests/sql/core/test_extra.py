@@ -11,7 +11,12 @@ EXTRAS = {
     "documents": ("semantic_text_splitter", "tree_sitter"),
     "learning": ("dateutil", "syntok", "detect_secrets", "phonenumbers", "stdnum"),
 }
-NEEDS = {"document_insert": "documents", "memory_consolidate": "learning", "replay_run": "learning"}
+NEEDS = {
+    "document_insert": "documents",
+    "memory_consolidate": "learning",
+    "replay_night": "learning",
+    "replay_run": "learning",
+}
 REPLAY = {"replay_run": {"model": SCRIPTED_GENERATOR, "filter": {"level": "information"}}}
 HIDE = """
     create function pg_temp.hide(packages text[]) returns void language plpython3u as $$
