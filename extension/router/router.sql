@@ -102,15 +102,15 @@ begin atomic
 end;
 comment on function _mindful.partition_of(text) is 'Returns the number of a tenant''s partition: the pinned one, else the low bits of the hash of its name.';
 
-create function _mindful.route_to(number integer) returns _mindful.route
+create function _mindful.route_to(number integer, tenant text default _mindful.tenant()) returns _mindful.route
 language sql stable parallel safe security invoker
 begin atomic
     select (p.number, m.id || '/' || m.partitions || '/' || p.version || '/@VERSION@'
-        || case when pg_catalog.current_setting('transaction_read_only') = 'on' then '/read only' else '' end, _mindful.tenant())::_mindful.route
+        || case when pg_catalog.current_setting('transaction_read_only') = 'on' then '/read only' else '' end, route_to.tenant)::_mindful.route
     from mindful.partition p, mindful.partition_map m
     where p.number = route_to.number;
 end;
-comment on function _mindful.route_to(integer) is 'Returns the route of a call of the current role to a partition of a number.';
+comment on function _mindful.route_to(integer, text) is 'Returns the route of a call of the current role to a partition of a number.';
 
 -- Volatile: a call that is routed again must see the new map, so each query needs a snapshot of its own.
 create function _mindful.route(owner text default null) returns _mindful.route
@@ -126,7 +126,7 @@ begin
     if chosen is null then
         perform _mindful.raise('55000', 'the router has no map of partitions', 'Run mindful partition init.');
     end if;
-    return _mindful.route_to(chosen);
+    return _mindful.route_to(chosen, tenant);
 end
 $$;
 comment on function _mindful.route(text) is

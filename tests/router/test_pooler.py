@@ -39,7 +39,7 @@ def of_the_compose_file(routed: Routed) -> Iterator[str]:
         settings = INI.read_text()
         for old, new in (
             (
-                "mindful = host=/run/router port=5432 dbname=mindful",
+                "mindful = host=/run/router port=5432 dbname=router",
                 f"mindful = {make_conninfo('', **server)}",
             ),
             ("listen_addr = *", "listen_addr = 127.0.0.1"),
@@ -78,7 +78,7 @@ def test_roles_enter_by_their_passwords_and_superusers_do_not(routed: Routed) ->
     password = str(conninfo_to_dict(routed.cluster.dsn(role=role))["password"])
     with of_the_compose_file(routed) as parameters:
         with opened(parameters, role, password) as connection:
-            client = Client(connection, tenant=routed.tenants(1)[0])
+            client = Client(connection, tenant=routed.tenants(1, 5)[4])
             assert client.memory_insert("I like tea.")
             assert list(client.llm_generate_stream("Hi", max_tokens=3))
         with pytest.raises(psycopg.OperationalError, match=r"(?i)auth|password"):

@@ -43,7 +43,7 @@ _SOURCES = (
 _OTHERS = {
     "auto_explain", "pg_stat_statements", "pg_upgrade", "ef_construction", "security_invoker", "load_dataset",
     "bearer_token_env_var", "pg_basebackup", "writing_function", "sql_function", "assemble", "_mindful.name", "im_end",
-    "pg_ctlcluster", "remote_apply", "remote_write",
+    "ef_search", "pg_ctlcluster", "pg_dumpall", "remote_apply", "remote_write", "server_lifetime",
 }  # fmt: skip
 """Names of PostgreSQL's tools and of other projects."""
 
