@@ -296,6 +296,7 @@ comment on column decision.offered is
 'Whether the answer was drawn at random for a label: of flagged ones the share of the setting label_share; before a threshold is certified all with a probability from 0.3 on, and a quarter of the others.';
 update setting_definition set description = 'Share of flagged answers, drawn at random, that label_queue lists first. Their labels stand for all flagged answers. Before a threshold is certified more are drawn (decision.offered). 0: none.' where key = 'label_share';
 -- include sql/confidence/report.sql _mindful.calibrated
+-- include sql/confidence/report.sql label_queue
 -- include sql/confidence/report.sql label_probability
 -- include sql/confidence/report.sql reliability_curve
 -- include sql/confidence/report.sql risk_coverage

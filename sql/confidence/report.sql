@@ -90,7 +90,7 @@ cross join lateral (
         else 'low priority: the model is already calibrated here'
     end as why
 ) w
-where not exists (
+where d.signals <> '{}' and not exists (
     select from mindful.outcome o where o.tenant = d.tenant and o.decision_id = d.id
 )
 order by array_position(array['random', 'uncalibrated', 'near', 'any'], n.need),

@@ -230,3 +230,25 @@ def test_chats_take_sampling_arguments_and_settings(ana: psycopg.Connection) -> 
     assert reply("seed => 1") == greedy
     with fails("22023"):
         reply("top_p => 2")
+
+
+def test_a_loop_is_streamed_as_it_is_stored(db: psycopg.Connection, ana: psycopg.Connection) -> None:
+    db.execute(
+        "select model_register('parrot', 'generator', 'scripted', '', %s)",
+        (Jsonb({"default": "It is " + "a city of love and " * 20}),),
+    )
+    pieces = ana.execute(
+        "select llm_chat_stream('Tell me about Paris.', model => 'parrot', memories => 0)"
+    ).fetchall()
+    streamed = "".join(piece for (piece,) in pieces)
+    assert ana.execute("select content from memory where role = 'assistant'").fetchall() == [(streamed,)]
+    row = ana.execute(
+        "select reply, completion_tokens, signals ->> 'looped'"
+        " from llm_chat_detail('Tell me about Paris.', model => 'parrot', memories => 0)"
+    ).fetchone()
+    assert row is not None
+    reply, tokens, looped = row
+    assert (reply, looped) == (streamed, "1")
+    assert streamed.count("a city") <= 2
+    counts = ana.execute("select distinct completion_tokens from generation").fetchall()
+    assert counts == [(tokens,)]

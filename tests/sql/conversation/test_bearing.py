@@ -140,3 +140,20 @@ def test_a_question_asked_before_is_not_shown_as_a_memory(ana: psycopg.Connectio
     assert session is not None
     ana.execute("select message_insert(%s, 'user', 'I forgot the code of the bike lock.')", session)
     assert "8203" in str(chat(ana, "What is the code of the bike lock?")[0])
+
+
+def test_a_reply_without_the_model_is_not_offered_for_a_label(known: psycopg.Connection) -> None:
+    chat(known, "What is my sister's phone number?")
+    assert known.execute("select count(*) from label_queue").fetchone() == (0,)
+    chat(known, "Where does Olga live?")
+    assert known.execute("select question from label_queue").fetchall() == [("Where does Olga live?",)]
+
+
+def test_more_is_recalled_before_the_answer_is_unknown(ana: psycopg.Connection) -> None:
+    """Memories about the same thing, none of which tells a time, stand before the one that answers."""
+    for word in ("loud", "long", "fun", "warm", "full", "calm", "good", "odd"):
+        ana.execute("select memory_insert(%s)", (f"The choir rehearsal was {word}.",))
+    ana.execute("select memory_insert('The choir meets on Thursday.')")
+    assert str(chat(ana, "When is the choir rehearsal?")[0]).startswith(UNKNOWN)
+    ana.execute("select setting_set('chat_retrieve', 'true')")
+    assert "Thursday" in str(chat(ana, "When is the choir rehearsal?")[0])

@@ -101,6 +101,11 @@ class Chat:
         self.context = compose(
             db, self._spec, self._generator, reading, message, self._sampling, given.memories, tools
         )
+        if self.context.reply is None and self._is_unknown() and reading.settings["chat_retrieve"]:
+            widest = reading.settings["chat_retrieve_memories"]
+            self.context = compose(
+                db, self._spec, self._generator, reading, message, self._sampling, widest, None
+            )
         self.session_id = given.session_id or str(uuid.uuid4())
         self._is_new = given.session_id is None
         self._new_message = message

@@ -292,7 +292,7 @@ class _Composer:
             memories -= 1
         kept = related(rows, shown | {one.memory_id for one in self._lessons}, message)
         if embedder is not None and vector is not None and len(message) <= bearing.LONGEST:
-            kept = self._weighed(kept, message, embedder, vector)
+            kept = self._weighed(kept, message, embedder, vector, max(_WEIGHED, memories))
         best = max((row["score"] for row in kept), default=0)
         for row in self._interruptibly(kept[:memories]):
             if row["score"] < _RELEVANT * best:
@@ -301,14 +301,14 @@ class _Composer:
             reason = ", ".join(f"{name} {value:.2f}" for name, value in found.items() if value is not None)
             yield self.part("memory", "user", row["content"], reason, row["id"], row["score"])
 
-    def _weighed(self, kept: list[Row], message: str, embedder: str, vector: str) -> list[Row]:
+    def _weighed(self, kept: list[Row], message: str, embedder: str, vector: str, most: int) -> list[Row]:
         """Weigh memories as answers: those that a newer one replaces are left out, and the most similar come first."""
-        rows = [row for row in self._considered if row["role"] not in OWN][:_WEIGHED]
+        rows = [row for row in self._considered if row["role"] not in OWN][:most]
         known = (*rows, *self._reading.turns[:_WEIGHED], *self._reading.core)
         contents = {row["id"]: row["content"] for row in known}
         found = bearing.weigh(self._db, message, embedder, vector, contents)
         kept = [row for row in kept if found.says_anything(row["id"])]
-        gone = bearing.outdated(self._db, found, kept[:_WEIGHED])
+        gone = bearing.outdated(self._db, found, kept[:most])
         self._bearing = found = found.replaced(gone)
         kept = [row for row in kept if row["id"] not in gone]
         kept = [row for row in kept if row["id"] in found.answering] or kept

@@ -48,21 +48,20 @@ class Call:
         self._schema = schema
         self._ends_loops = ends_loops and sampling.grammar is None
         self._completion = Completion()
-        self._looped_at: int | None = None
         self.generation_id: int | None = None
         """Id of the call's row in `generation`, set when it is recorded."""
 
     def answer(self, db: Database, memory_ids: Sequence[int] = ()) -> str:
         """Generate the whole answer and record the call."""
         with Turn(db, served=self._generator.served) as turn:
-            text = whole(self._generator, self._tokens, self._sampling, self._completion, turn)
+            text = whole(self._generator, self._tokens, self._sampling, self._completion, turn, self._watched)
         self._record(db, turn, memory_ids)
         return self.checked(text)
 
     def stream(self, db: Database, memory_ids: Sequence[int] = ()) -> Iterator[str]:
         """Yield the answer piece by piece, and record the call at its end."""
         turn, made = Turn(db, served=self._generator.served), []
-        pieces = self._watched(turn)
+        pieces = self._watched(self._generator.stream(self._tokens, self._sampling, self._completion, turn))
         while True:
             with turn:  # releases the slot while the client reads
                 piece = next(pieces, None)
@@ -73,22 +72,26 @@ class Call:
         self._record(db, turn, memory_ids)
         self.checked("".join(made))
 
-    def _watched(self, turn: Turn) -> Iterator[str]:
-        """Generate, and end an answer that repeats itself. Tokens of repetitions do not count as the answer's.
+    def _watched(self, pieces: Iterator[str]) -> Iterator[str]:
+        """Yield the pieces of an answer, and end it where it repeats itself.
 
-        A repetition is ever more probable, so its tokens would raise the confidence.
+        Tokens of repetitions do not count: a repetition is ever more probable, so they would raise the confidence.
         """
         done, watch = self._completion, LoopWatch()
-        pieces = self._generator.stream(self._tokens, self._sampling, done, turn)
+        if not self._ends_loops:
+            yield from pieces
+            return
         for piece in pieces:
-            yield piece
-            if self._ends_loops and watch.push(piece, len(done.logprobs)):
-                text, tokens = watch.cut()
-                self._looped_at = len(text)
-                for values in (done.logprobs, done.entropies, done.margins):
+            if watch.push(piece, len(done.logprobs)):
+                tokens = watch.cut()
+                for values in (done.logprobs, done.entropies, done.margins, done.pieces):
                     del values[tokens:]
                 done.looped, done.finish_reason = True, "stop"
-                return
+                break
+            if shown := watch.show():
+                yield shown
+        if rest := watch.show(ended=True):
+            yield rest
 
     def skip(self) -> None:
         """Leave the model out: the call ends without a token and is not recorded."""

@@ -23,11 +23,23 @@ def loop_start(text: str) -> int | None:
     return None
 
 
+def _again(text: str) -> int:
+    """Return how many characters at the end of a text repeat what is before them, whole units only."""
+    most = 0
+    for length in range(2, min(_LONGEST_UNIT, len(text) // 2) + 1):
+        unit, repeated = text[-length:], 0
+        while text[-repeated - 2 * length : len(text) - repeated - length] == unit:
+            repeated += length
+        most = max(most, repeated)
+    return most
+
+
 class LoopWatch:
     """Watches an answer as it is made. It checks a text of the length of some repetitions, not all of it."""
 
     def __init__(self) -> None:
         self.text = ""
+        self._shown = 0
         self._marks: list[tuple[int, int]] = []
 
     def push(self, piece: str, tokens: int) -> bool:
@@ -36,8 +48,15 @@ class LoopWatch:
         self._marks.append((len(self.text), tokens))
         return loop_start(self.text[-_LONGEST_UNIT * _LEAST_REPEATS :]) is not None
 
-    def cut(self) -> tuple[str, int]:
-        """Return the answer up to its first repetition, and its number of tokens."""
+    def show(self, *, ended: bool = False) -> str:
+        """Return what is new and may be shown: repetitions are held back until the answer goes on."""
+        until = len(self.text) - (0 if ended else _again(self.text[-_LONGEST_UNIT * _LEAST_REPEATS :]))
+        shown, self._shown = self._shown, max(self._shown, until)
+        return self.text[shown : self._shown]
+
+    def cut(self) -> int:
+        """End the answer at its first repetition, or at what was shown already. Return its number of tokens."""
         start = loop_start(self.text)
         assert start is not None
-        return self.text[:start], next(tokens for end, tokens in self._marks if end >= start)
+        self.text = self.text[: max(start, self._shown)]
+        return next(tokens for end, tokens in self._marks if end >= len(self.text))

@@ -133,11 +133,16 @@ class StandbyGenerator(_Standby[Generator]):
             self._fall_back(interrupts, [completion])
 
     def whole(
-        self, tokens: Sequence[int], sampling: Sampling, completion: Completion, interrupts: Interrupts
+        self,
+        tokens: Sequence[int],
+        sampling: Sampling,
+        completion: Completion,
+        interrupts: Interrupts,
+        watched: Callable[[Iterator[str]], Iterator[str]] = iter,
     ) -> str:
         """Return the whole continuation of the tokens. Nothing of it was shown before, so it may begin again."""
         return self._ask(
-            lambda model: "".join(model.stream(tokens, sampling, completion, interrupts)),
+            lambda model: "".join(watched(model.stream(tokens, sampling, completion, interrupts))),
             interrupts,
             [completion],
         )
@@ -185,8 +190,9 @@ def whole(
     sampling: Sampling,
     completion: Completion,
     interrupts: Interrupts,
+    watched: Callable[[Iterator[str]], Iterator[str]] = iter,
 ) -> str:
     """Return the whole continuation of the tokens, which is shown to no one before its end."""
     if isinstance(generator, StandbyGenerator):
-        return generator.whole(tokens, sampling, completion, interrupts)
-    return "".join(generator.stream(tokens, sampling, completion, interrupts))
+        return generator.whole(tokens, sampling, completion, interrupts, watched)
+    return "".join(watched(generator.stream(tokens, sampling, completion, interrupts)))
