@@ -275,6 +275,10 @@ def _clarify(trail: Trail) -> None:
 
 def _question(trail: Trail) -> Question | None:
     standing = trail.standing
+    if not standing.context.has_talk:
+        question = clarification.of_reference(standing.context.question)
+        if question is not None:
+            return question
     texts = [row["content"] for row in standing.context.considered if row["role"] not in OWN]
     question = clarification.of_names(standing.context.question, texts)
     if question is not None:

@@ -77,7 +77,13 @@ def _widened(asking: Asking, generator: Generator, context: Context, memories: i
     bare = len(generator.encode(replace(context, parts=others).messages()))
     room = generator.context_length - reserved - bare
     parts: list[Part] = []
-    for row in related(rows, shown, context.question)[:memories]:
+    clarified = context.clarified
+    kept = [
+        row
+        for row in related(rows, shown, context.question)
+        if clarified is None or not clarified.rules_out(row["content"])
+    ]
+    for row in kept[:memories]:
         asking.db.check()
         tokens = generator.count(quote(row["content"])) + _AROUND
         room -= tokens

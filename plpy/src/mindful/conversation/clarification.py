@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mindful.core.pattern import Short, linear
+from mindful.core.pattern import IGNORECASE, Short, linear
 from mindful.core.ports import Database
 from mindful.core.text import words
 
@@ -22,10 +22,20 @@ _ENOUGH = 2
 _TEMPLATES = {
     "name": "Which one do you mean: {}?",
     "answer": "My answers differ: {}. Which one fits what you mean?",
+    "reference": 'What do you mean by "{}"?',
 }
 """Fixed wordings: a small model asks about the wrong thing."""
 _NAME = linear(r"\b[^\W\d_a-z][\w-]*(?: [^\W\d_a-z][\w-]*)*")
 _OPENS = Short(r"(?:^|[.!?:]\s+|\n\s*)[\"']?$", 20)
+_POINTS = Short(
+    r"\b(?!(?:is|are|was|were|time|about|like|all|so)\b)\w+ (?P<end>it|this|that|them|these|those|him|her)\W*$|"
+    r"^\W*(?:who|where|how old|how tall) (?:is|are|was|were|did|does|do) (?P<subject>he|she|it|they)\b",
+    100,
+    IGNORECASE,
+)
+"""Questions whose pronoun refers to what was said before."""
+_LONGEST_REFERENCE = 100
+"""Most characters of a reply that says what a pronoun refers to."""
 _LONGEST_QUESTION = 1000
 """Most characters of a question: longer messages are not clarified."""
 _READ = 4000
@@ -34,13 +44,15 @@ _READ = 4000
 
 @dataclass(frozen=True)
 class Question:
-    """A question to the user: which of these names, or of these answers, is meant."""
+    """A question to the user: which of these names, or of these answers, is meant, or what a pronoun refers to."""
 
     of: str
     choices: Sequence[str]
 
     def __str__(self) -> str:
         """Return the text of the question."""
+        if self.of == "reference":
+            return _TEMPLATES[self.of].format(self.choices[0])
         quoted = [f'"{choice}"' if self.of == "answer" else choice for choice in self.choices]
         return _TEMPLATES[self.of].format(f"{', '.join(quoted[:-1])} or {quoted[-1]}")
 
@@ -55,6 +67,22 @@ class Clarified:
     """The first question with the choice of the reply; None if the reply names no choice."""
     correct: bool | None = None
     """Whether the user chose the answer that was withheld; None if the choices were names."""
+    name: str | None = None
+    """The name that the user chose."""
+    rivals: Sequence[str] = ()
+    """The names that the user did not choose."""
+
+    def rules_out(self, memory: str) -> bool:
+        """Return whether a memory is about a rival and not about the choice."""
+        return any(rival in memory for rival in self.rivals) and (self.name or "") not in memory
+
+
+def of_reference(question: str) -> Question | None:
+    """Ask what a pronoun refers to, in a question that begins a conversation. The rules are of English."""
+    found = _POINTS.search(question.strip()) if question.strip().endswith("?") else None
+    if found is None or any(name != "I" for name in _NAME.findall(question[1:])):
+        return None
+    return Question("reference", [found["end"] or found["subject"]])
 
 
 def of_names(question: str, memories: Iterable[str]) -> Question | None:
@@ -116,13 +144,29 @@ def resolve(db: Database, message_id: int, reply: str) -> Clarified | None:
         return None
     row = rows[0]
     asked = Question(**json.loads(row["clarification"]))
+    if asked.of == "reference":
+        return Clarified(row["decision_id"], referring(row["question"], asked.choices[0], reply))
     choice = chosen(asked.choices, reply)
     if choice is None:
         return Clarified(row["decision_id"])
     if asked.of == "name":
-        return Clarified(row["decision_id"], named(row["question"], choice))
+        rivals = [name for name in asked.choices if name != choice]
+        return Clarified(row["decision_id"], named(row["question"], choice), name=choice, rivals=rivals)
     message = f"{row['question']} ({choice})"
     return Clarified(row["decision_id"], message, choice == _tidy(row["answer"]))
+
+
+def referring(question: str, pronoun: str, reply: str) -> str | None:
+    """Replace a pronoun in the question by what the reply says; None if the reply is another question or long."""
+    said = reply.strip().rstrip(".! ")
+    if not said or said.endswith("?") or len(said) > _LONGEST_REFERENCE:
+        return None
+    at = question.lower().rfind(pronoun.lower())
+    while at > 0 and (
+        question[at - 1].isalnum() or question[at + len(pronoun) : at + len(pronoun) + 1].isalnum()
+    ):
+        at = question.lower().rfind(pronoun.lower(), 0, at)
+    return f"{question[:at]}{said}{question[at + len(pronoun) :]}" if at >= 0 else None
 
 
 def named(question: str, name: str) -> str:

@@ -144,7 +144,7 @@ class _Composer:
         turns = self._since(turns)
         # Turns that leave the window must stay recallable, so those that surely stay are chosen first.
         shown = {part.memory_id for part in (*self._window(turns, room * 2 // 3), *core)}
-        recalled = fitting(self._recall(message, shown, memories), room // 3 - around)
+        recalled = fitting(self._recall(message, shown, memories, clarified), room // 3 - around)
         calls = self._tools.use(message, room // 4) if self._tools else []
         called = [
             self.part("tool", "user", call.content, f"{call.outcome}, called for the message")
@@ -271,7 +271,9 @@ class _Composer:
             window = from_user(first(parts[: most // 2], room // 2)) or window
         return window[::-1]
 
-    def _recall(self, message: str, shown: set[int | None], memories: int) -> Iterator[Part]:
+    def _recall(
+        self, message: str, shown: set[int | None], memories: int, clarified: Clarified | None
+    ) -> Iterator[Part]:
         if memories == 0:
             return
         embedder, vector = runtime.embed_query(self._db, message)
@@ -291,6 +293,8 @@ class _Composer:
             yield self.part("memory", "user", lesson.content, lesson.reason, lesson.memory_id)
             memories -= 1
         kept = related(rows, shown | {one.memory_id for one in self._lessons}, message)
+        if clarified is not None:
+            kept = [row for row in kept if not clarified.rules_out(row["content"])]
         if embedder is not None and vector is not None and len(message) <= bearing.LONGEST:
             kept = self._weighed(kept, message, embedder, vector, max(_WEIGHED, memories))
         best = max((row["score"] for row in kept), default=0)

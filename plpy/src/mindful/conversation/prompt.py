@@ -89,6 +89,11 @@ class Context:
         return [part.memory_id for part in self.parts if part.part == "memory" and part.memory_id is not None]
 
     @property
+    def has_talk(self) -> bool:
+        """Whether earlier turns, or summaries of them, are shown."""
+        return bool(self._of("turn") or self._of("summary"))
+
+    @property
     def notes(self) -> list[str]:
         """Contents of the tool results and memories among the parts."""
         return [*self._of("tool"), *self._of("memory")]
