@@ -29,7 +29,7 @@ _NAME = linear(r"\b[^\W\d_a-z][\w-]*(?: [^\W\d_a-z][\w-]*)*")
 _OPENS = Short(r"(?:^|[.!?:]\s+|\n\s*)[\"']?$", 20)
 _POINTS = Short(
     r"\b(?!(?:is|are|was|were|time|about|like|all|so)\b)\w+ (?P<end>it|this|that|them|these|those|him|her)\W*$|"
-    r"^\W*(?:who|where|how old|how tall) (?:is|are|was|were|did|does|do) (?P<subject>he|she|it|they)\b",
+    r"^\W*(?:who|where|how old|how tall) (?:is|are|was|were|did|does|do) (?P<subject>he|she|they|(?<!who is )it)\b",
     100,
     IGNORECASE,
 )
