@@ -143,7 +143,7 @@ class Gate:
             self._record(scope, figures, entry, time.perf_counter() - started, contents)
 
     def _refusal(self, request: Request) -> ApiError | None:
-        """Without keys, answer programs of this machine only: no page of the web, and nobody behind a proxy."""
+        """Without keys, answer only programs of this machine: requests of web pages and through proxies are refused."""
         if self._settings.needs_key:
             return None
         host = _host_of(request.headers.get("host", ""))

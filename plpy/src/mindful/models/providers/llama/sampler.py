@@ -75,9 +75,13 @@ class Sampler:
         return int(array.data[array.selected].id)
 
 
+COLDEST = 1e-6
+"""Logits divided by a temperature of 1e-38 overflow, and then any token is chosen."""
+
+
 def _choices(sampling: Sampling) -> Iterator[Any]:
     """Yield what chooses a token."""
-    if sampling.temperature == 0:
+    if sampling.temperature < COLDEST:
         yield llama.llama_sampler_init_greedy()
         return
     yield llama.llama_sampler_init_top_k(sampling.top_k)
