@@ -37,7 +37,7 @@ from mindful.generate.label import llm_classify_many
 return llm_classify_many(contents, labels, instruction, model, subtract_prior, descriptions, examples, classifier)
 $python$;
 comment on function llm_classify_many(text[], text[], text, text, boolean, jsonb, jsonb, text) is
-'Classifies many texts as llm_classify does, in shared batches, and returns an array in the order of the texts. An element has the label, its probability, and the probabilities of all labels, which add up to 1. A NULL element gives NULL, a NULL array gives NULL. Errors as llm_classify. Example: select d.label, d.probability from unnest(llm_classify_many(''{Superb!,Awful.}'', ''{praise,complaint}'')) d;';
+'Classifies many texts as llm_classify does, in shared batches, and returns an array in the order of the texts. An element has the label, its probability, and the probabilities of all labels. A NULL element or array gives NULL. Errors as llm_classify. Example: select d.label, d.probability from unnest(llm_classify_many(''{Superb!,Awful.}'', ''{praise,complaint}'')) d;';
 
 create function llm_if(content text, condition text, model text default null) returns boolean
 language plpython3u volatile parallel unsafe security invoker cost 100000

@@ -68,7 +68,7 @@ from mindful.generate.llm import llm_generate
 return llm_generate(prompt, model, max_tokens, temperature, seed, system_prompt, stop, truncate, json_schema, grammar, top_p, top_k, min_p, presence_penalty, frequency_penalty, repeat_penalty)
 $python$;
 comment on function llm_generate(text, text, integer, real, integer, text, text[], boolean, jsonb, text, double precision, integer, double precision, double precision, double precision, double precision) is
-'Generates an answer to a prompt with a generator (NULL: the default one). A NULL prompt gives NULL. json_schema or grammar restricts the answer. Errors: 22000 (the answer does not fit json_schema), 22004, 22023, 42704 (no such model), 54000 (too long), 55P03 (no free slot), 57014 (cancelled). Example: select llm_generate(''Answer yes or no: is Rome in Italy?'', grammar => ''root ::= "yes" | "no"'');';
+'Generates an answer to a prompt with a generator (NULL: the default one). NULL gives NULL. json_schema or grammar restricts the answer. Errors: 22000 (answer and schema do not fit), 22004, 22023, 42704 (no such model), 54000 (too long), 55P03 (no free slot), 57014 (cancelled). Example: select llm_generate(''Answer yes or no: is Rome in Italy?'', grammar => ''root ::= "yes" | "no"'');';
 
 create type generation_detail as (
     text text,

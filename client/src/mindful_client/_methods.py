@@ -122,7 +122,7 @@ def refuse_beside_stream() -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a partition is, and what it is told of a call."""
+    """Where a partition is, and what it receives of a call."""
 
     dsn: str
     route: Sequence[Any]

@@ -44,8 +44,9 @@ _OTHERS = {
     "auto_explain", "pg_stat_statements", "pg_upgrade", "ef_construction", "security_invoker", "load_dataset",
     "bearer_token_env_var", "pg_basebackup", "writing_function", "sql_function", "assemble", "_mindful.name", "im_end",
     "ef_search", "pg_ctlcluster", "pg_dumpall", "remote_apply", "remote_write", "server_lifetime",
+    "use_mmap", "mindful_3",
 }  # fmt: skip
-"""Names of PostgreSQL's tools and of other projects."""
+"""Names of PostgreSQL's tools, of other projects, and of databases in examples."""
 
 
 def words_of_sources() -> set[str]:
