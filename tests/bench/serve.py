@@ -27,6 +27,14 @@ _BODY: dict[str, Any] = {
     "stream": True,
 }
 
+_THINGS = (
+    "the market", "the harbor", "the old library", "the clock tower", "the bakery", "the museum", "the bridge",
+    "the station", "the theater", "the park", "the school", "the castle", "the fountain", "the town hall", "the river",
+    "the hospital", "the lighthouse", "the post office", "the cinema", "the garden",
+)  # fmt: skip
+_QUESTION = "What should a visitor with two children know about {} before going there on a rainy Sunday?"
+_REPLY = 40
+
 
 @asynccontextmanager
 async def service(dsn: str, connections: int) -> AsyncIterator[tuple[httpx2.AsyncClient, int]]:
@@ -91,6 +99,24 @@ def sql_first_token_ms(connection: psycopg.Connection) -> float:
     return found
 
 
+async def late_turn_ms(client: httpx2.AsyncClient, talk: int) -> tuple[float, float]:
+    """Return the times to the first text of turn 2 and of the last turn of a client that resends all of its talk."""
+    messages: list[dict[str, str]] = [{"role": "system", "content": f"You are guide {talk} of a town."}]
+    taken: list[float] = []
+    for thing in _THINGS:
+        messages.append({"role": "user", "content": _QUESTION.format(thing)})
+        body = _BODY | {"messages": messages, "max_tokens": _REPLY}
+        started, first, said = time.perf_counter(), 0.0, ""
+        async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
+            async for line in answer.aiter_lines():
+                if '"content":' in line:
+                    first = first or (time.perf_counter() - started) * 1000
+                    said += json.loads(line[5:])["choices"][0]["delta"].get("content") or ""
+        taken.append(first)
+        messages.append({"role": "assistant", "content": said})
+    return taken[1], taken[-1]
+
+
 async def one_of_many(client: httpx2.AsyncClient) -> tuple[str, float]:
     """Stream one answer, and return how it ended and its time to the first text."""
     started, ended, first = time.perf_counter(), "cut", 0.0
@@ -110,6 +136,7 @@ async def main() -> None:
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--talks", type=int, default=3, help="conversations that are resent turn by turn")
     options = parser.parse_args()
     dsn = os.environ["MINDFUL_DSN"]
     async with service(dsn, options.connections) as (client, process):
@@ -124,6 +151,11 @@ async def main() -> None:
         print(
             f"first token, median of {options.rounds}: SQL {sql:.1f} ms, HTTP {http:.1f} ms, +{http - sql:.1f} ms"
         )
+        turns = [await late_turn_ms(client, talk) for talk in range(options.talks)]
+        early, late = (statistics.median(values) for values in zip(*turns, strict=True))
+        ratios = ", ".join(f"{b / a:.2f}" for a, b in turns)
+        print(f"first token of a resent conversation: turn 2 {early:.0f} ms, ", end="")
+        print(f"turn {len(_THINGS)} {late:.0f} ms, x {late / early:.2f} ({ratios})")
         started, peak = time.perf_counter(), 0.0
 
         async def watch() -> None:
