@@ -1,9 +1,9 @@
 """Measure whether a chat is still shown a fact after it was asked for in other words.
 
-Usage: again.py [--half chosen|held] [--facts N] [--seed N] [--model NAME] [--show] [--write FILE]. The server comes
+Usage: again.py [--half first|second] [--facts N] [--seed N] [--model NAME] [--show] [--write FILE]. The server comes
 from MINDFUL_DSN, as `make dsn` prints it. A role of its own states the facts among small talk, in sessions of 10 to 20
 turns. Then it asks for each fact 8 times, in other words and in a new session each time, in random order. Every chat is
-stored, as a user's is. Rules were chosen on the half `chosen`; the half `held` has other kinds of facts in other words.
+stored, as a user's is. The half `second` has other kinds of facts in other words; rules were chosen on both.
 Everything runs in one transaction that is rolled back.
 """
 
@@ -35,7 +35,7 @@ class Fact:
     questions: Sequence[str]
 
 
-HALVES = {"chosen": "again.json", "held": "again_held.json"}
+HALVES = {"first": "again.json", "second": "again_second.json"}
 """Kinds of facts: a statement, eight questions, and what fills both; and what is said besides."""
 
 
@@ -135,7 +135,7 @@ def table(asked: Sequence[Asked]) -> Iterator[str]:
 def main() -> None:
     """Run the bench, and print or write its table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--half", choices=list(HALVES), default="chosen")
+    parser.add_argument("--half", choices=list(HALVES), default="first")
     parser.add_argument("--facts", type=int, default=60)
     parser.add_argument("--turns", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
