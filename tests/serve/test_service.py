@@ -140,6 +140,24 @@ def test_a_body_that_is_not_json_is_refused(service: Service, content: bytes, ki
     assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
 
 
+@pytest.mark.parametrize(
+    ("wrong", "param"),
+    [
+        ({"stop": 5}, "stop"),
+        ({"tool_choice": 5}, "tool_choice"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"top_p": 7}, "top_p"),
+        ({"messages": [{"role": "bot", "content": "Hi"}]}, "messages"),
+        ({"foo": 1}, "foo"),
+    ],
+    ids=str,
+)
+def test_a_wrong_member_is_named(service: Service, wrong: dict[str, Any], param: str) -> None:
+    answer = service.post(CHAT, BODY | wrong)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == param
+
+
 def test_unknown_paths_and_methods_have_errors_of_the_same_form(service: Service) -> None:
     assert service.get("/v1/audio").status_code == 404
     assert service.get("/v1/audio").json()["error"]["code"] == "unknown_url"

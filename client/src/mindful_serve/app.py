@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from mindful_client.errors import MindfulError
 from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -25,7 +26,7 @@ from mindful_serve import audit, chat, memory, models, responses, status, stored
 from mindful_serve.database import Caller, Database
 from mindful_serve.desk.routes import routes as desk_routes
 from mindful_serve.errors import ApiError
-from mindful_serve.exchange import Exchange, Handler, body_of, told
+from mindful_serve.exchange import Exchange, Handler, body_of, told, with_param
 from mindful_serve.mcp.http import Mcp
 from mindful_serve.requests import (
     ChatRequest,
@@ -192,7 +193,10 @@ def _posted(settings: Settings, database: Database, handler: Handler[B], model: 
         exchange = await _exchange(request, settings, database)
         body = await body_of(request, model, settings)
         exchange.note(model=getattr(body, "model", None), stream=getattr(body, "stream", False))
-        return await handler(exchange, body)
+        try:
+            return await handler(exchange, body)
+        except MindfulError as error:
+            raise with_param(error, model) from None
 
     return _guarded(endpoint)
 

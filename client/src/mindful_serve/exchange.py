@@ -126,12 +126,26 @@ def checked(model: type[B], value: Any) -> B:
         return model.model_validate({key: one for key, one in value.items() if one is not None}, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        param = ".".join(str(part) for part in first["loc"]) or None
+        param = ".".join(str(part) for part in first["loc"] if _is_member(part)) or None
         if first["type"] == "extra_forbidden":
             message = f"unrecognized or unsupported request argument supplied: {param}"
             raise ApiError(400, message, code="unsupported_parameter", param=param) from None
         message = first["msg"].removeprefix("Value error, ")
         raise ApiError(400, f"{param or 'body'}: {message}", param=param) from None
+
+
+def _is_member(part: int | str) -> bool:
+    """Tell a member or an index from the name of a type, which stands in the place of an error too."""
+    return isinstance(part, int) or (part.isidentifier() and part.islower())
+
+
+def with_param(error: MindfulError, model: type[BaseModel]) -> ApiError:
+    """Return an error of the database with the member of the body that its message begins with."""
+    refusal = api_error(error)
+    named = error.message.partition(" ")[0].partition("[")[0]
+    if refusal.status == 400 and named in model.model_fields:
+        refusal.body["error"]["param"] = named
+    return refusal
 
 
 async def read(request: Request, settings: Settings) -> bytes:
