@@ -91,9 +91,9 @@ def test_what_is_no_manifest_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_that_fails_says_why(mindful: Command, ana: psycopg.Connection) -> None:
     empty = mindful("replay", "run", SCRIPTED_GENERATOR)
-    assert (empty.exit_code, "there are no facts" in empty.output) == (1, True)
+    assert (empty.exit_code, "there are no new facts" in empty.output) == (1, True)
     assert mindful("consolidate").exit_code == 0
-    below = mindful("replay", "run", SCRIPTED_GENERATOR)
+    below = mindful("replay", "run", "--level", "knowledge", SCRIPTED_GENERATOR)
     assert (below.exit_code, "no fact passes the thresholds: 10 below level" in below.output) == (1, True)
     assert ana.execute("select status from consolidation where type = 'replay'").fetchall() == [
         ("failed",),
@@ -121,3 +121,22 @@ def test_an_export_to_a_full_disk_says_so(mindful: Command, tmp_path: Path) -> N
     done = full_disk("4k", tmp_path, mindful.dsn, "replay", "export", "2", str(tmp_path))
     assert done.returncode == 1
     assert f"cannot write to {tmp_path}: No space left on device" in done.stderr
+
+
+def test_a_night_writes_new_pairs_with_their_origin_and_records_the_file(
+    mindful: Command, ana: psycopg.Connection, tmp_path: Path
+) -> None:
+    assert mindful("consolidate").exit_code == 0
+    first = mindful("replay", "night", tmp_path)
+    assert first.exit_code == 0, first.output
+    (path,) = tmp_path.iterdir()
+    assert first.output.strip() == str(path)
+    assert path.name.startswith(f"{SCRIPTED_GENERATOR}-20")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {tuple(line["target_models"]) for line in lines} == {(SCRIPTED_GENERATOR,)}
+    assert all(line["meta"]["form"] for line in lines)
+    row = ana.execute("select outputs -> 'files' from consolidation where type = 'replay'").fetchone()
+    assert row is not None
+    assert [(file["file"], file["pairs"]) for file in row[0]] == [(path.name, len(lines))]
+    again = mindful("replay", "night", tmp_path)
+    assert (again.exit_code, again.output.strip()) == (0, "")
