@@ -160,7 +160,8 @@ def test_what_is_less_probable_than_wanted_is_withheld_and_kept(least: float, ac
 
 
 @pytest.mark.parametrize(
-    ("share", "threshold", "offered"), [(0, 1.0, False), (1, 1.0, True), (1, None, False)]
+    ("share", "threshold", "offered"),
+    [(0, 1.0, False), (1, 1.0, True), (0, None, False), (0.01, None, True)],
 )
 def test_a_share_of_what_is_below_a_threshold_is_offered_for_a_label(
     share: float, threshold: float | None, offered: bool
@@ -168,6 +169,19 @@ def test_a_share_of_what_is_below_a_threshold_is_offered_for_a_label(
     calibrators: dict[str, Row] = {"first": CALIBRATED | {"threshold": threshold}}
     decision = acted(wanting(label_share=share), database(calibrators=calibrators, first={})).decision
     assert (decision.offered, decision.propensity) == (offered, 1.0)
+
+
+def test_before_a_threshold_a_quarter_of_improbable_answers_is_offered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    improbable: dict[str, Row] = {"first": CALIBRATED | {"threshold": None, "intercept": -2.0}}
+    for drawn, found in ((0.24, (True, 0.25)), (0.26, (False, 1.0))):
+        monkeypatch.setattr("random.random", lambda drawn=drawn: drawn)
+        asked = acted(wanting(label_share=0.05), database(calibrators=improbable, first={})).decision
+        assert asked.probability < 0.3
+        assert (asked.offered, asked.propensity) == found
+    unranked = acted(wanting(label_share=0.05), database(first={})).decision
+    assert (unranked.action, unranked.offered) == ("uncalibrated", False)
 
 
 @pytest.mark.parametrize(("own", "action"), [(1, "uncalibrated"), (0.5, "answer"), (0.6, "uncalibrated")])
