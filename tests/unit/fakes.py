@@ -29,7 +29,6 @@ class FakeDatabase:
         known = {key: answer for given in answers for key, answer in given.items()}
         self.answers: dict[str, Answer] = known | {
             "mindful.setting_get('result_cache')": [{"wanted": False}],
-            "from mindful.model_ranking": [],
             "select _mindful.tenant() as tenant": [{"tenant": "ana"}],
             "mindful.setting_get($1)": lambda key: [{"value": {"model_slots": 2}.get(key, 1000)}],
         }
@@ -114,7 +113,7 @@ def scripted(embedder: Row | None = None, **generators: Row) -> dict[str, Answer
     if embedder is not None:
         known.append({"kind": "embedder", "name": "embedder", "options": json.dumps(dict(embedder))})
 
-    def found(kind: str = "embedder", name: str | None = None) -> Sequence[Row]:
+    def found(kind: str = "embedder", name: str | None = None, *_: object) -> Sequence[Row]:
         rows = [row for row in known if row["kind"] == kind and name in (None, row["name"])]
         files = {"provider": "scripted", "source": "", "sha256": "cafe", "adapter": None}
         return [row | files for row in rows[:1]]

@@ -109,7 +109,7 @@ def database(
             "similarity >= $5": lambda *arguments: [
                 row for row in memories if row["role"] == "user" and row["similarity"] >= arguments[-1]
             ],
-            "_mindful.model_find": lambda kind, _: (
+            "_mindful.model_find": lambda kind, *_: (
                 [model | {"options": json.dumps(options)}] if kind == "generator" else []
             ),
             "_mindful.session_read": read,

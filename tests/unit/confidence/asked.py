@@ -57,7 +57,6 @@ def database(
         "m.fallback is not null": [{"name": fallback}] if fallback else [],
         "_mindful.calibrator_find": calibrator,
         "_mindful.recall_coverage": [COVERED],
-        "from mindful.model_ranking": [],
         "insert into mindful.decision": lambda rows: [
             {"id": 1000 + at} for at, _ in enumerate(json.loads(rows))
         ],

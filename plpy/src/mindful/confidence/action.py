@@ -13,7 +13,6 @@ from mindful.confidence import attempt
 from mindful.confidence.attempt import Asking, Attempt
 from mindful.confidence.decision import Decision, decide, decide_answer, record
 from mindful.confidence.evidence import Evidence, as_alternatives, counted, draw, gather
-from mindful.confidence.ranking import find
 from mindful.confidence.signal import Signals
 from mindful.conversation import clarification
 from mindful.conversation.clarification import Question
@@ -310,7 +309,7 @@ def _offer(trail: Trail) -> None:
     """
     decision, share = trail.decision, trail.wanted.label_share
     if share and decision.threshold is None:
-        if not _is_ranked(trail.db, decision):
+        if not decision.is_ranked:
             return  # all answers are as probable
         share = 1.0 if decision.probability >= PROBABLE else max(share, SHARE_OF_IMPROBABLE)
     if random.random() < share:
@@ -319,13 +318,6 @@ def _offer(trail: Trail) -> None:
 
 PROBABLE, SHARE_OF_IMPROBABLE = 0.3, 0.25
 """Without a threshold, answers that are less probable are offered for a label with this propensity only."""
-
-
-def _is_ranked(db: Database, decision: Decision) -> bool:
-    """Return whether a calibrator or a ranking gave the answer its probability."""
-    if decision.calibrator_id is not None:
-        return True
-    return find(db, decision.lineage, decision.with_memory, decision.signal_tier) is not None
 
 
 def notice(decision: Decision) -> str:

@@ -50,6 +50,8 @@ class Decision:
     ways: Sequence[str] = ()
     second_model: str | None = None
     after: Sequence[int] = ()
+    is_ranked = False
+    """Whether a calibrator or a ranking gave the probability. Without a type, it is no column."""
 
     @property
     def unsure(self) -> bool:
@@ -134,6 +136,7 @@ def decide(
     )
     if row["id"] is None:
         ranking = find(db, lineage, with_memory, tier)
+        decision.is_ranked = ranking is not None
         decision.probability = (
             prior(row["correct"], row["labels"])
             if ranking is None
@@ -143,6 +146,7 @@ def decide(
         decision.reason = f"not calibrated: such answers have {row['labels']} labels, see calibrate()"
         return decision
     decision.probability = Calibrator(**{name: row[name] for name in FITTED}).probability(decision.signals)
+    decision.is_ranked = True
     decision.calibrator_id, decision.threshold_id = row["id"], row["threshold_id"]
     decision.threshold = row["threshold"]
     if row["threshold_id"] is None:

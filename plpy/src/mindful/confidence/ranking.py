@@ -64,29 +64,26 @@ def find(db: Database, lineage: Lineage, with_memory: bool, tier: int) -> Rankin
     if lineage.ways:
         return None
     rows = db.rows(
-        "select sha256, options from _mindful.model_find($1, $2)",
-        ("text", "text"),
-        ("generator", lineage.model),
+        """select m.sha256, m.options, (
+               select pg_catalog.jsonb_object_agg(r.form, pg_catalog.to_jsonb(r) order by r.id)
+               from mindful.model_ranking r
+               where r.model = $2 and r.sha256 = m.sha256 and r.with_memory = $3 and r.signal_tier = $4
+           ) as surveyed
+           from _mindful.model_find($1, $2) m""",
+        ("text", "text", "boolean", "integer"),
+        ("generator", lineage.model, with_memory, tier),
     )
     if not rows:
         return None
-    key = rows[0]["sha256"], form(json.loads(rows[0]["options"])), with_memory, tier
-    return shipped().get(key) or _surveyed(db, lineage.model, key)
+    own = form(json.loads(rows[0]["options"]))
+    newest = json.loads(rows[0].get("surveyed") or "{}").get(own)
+    return shipped().get((rows[0]["sha256"], own, with_memory, tier)) or (newest and _surveyed(newest))
 
 
-def _surveyed(db: Database, model: str, key: tuple[str, str, bool, int]) -> Ranking | None:
-    """Return the newest ranking that model_calibrate fitted, or None."""
-    rows = db.rows(
-        """select features, means, scales, weights, intercept, labels, wrong from mindful.model_ranking
-           where model = $1 and sha256 = $2 and form = $3 and with_memory = $4 and signal_tier = $5
-           order by id desc limit 1""",
-        ("text", "text", "text", "boolean", "integer"),
-        (model, *key),
-    )
-    if not rows:
-        return None
-    fitted = Calibrator(**{name: rows[0][name] for name in _FITTED})
-    return Ranking(fitted, rows[0]["labels"], rows[0]["labels"] - rows[0]["wrong"])
+def _surveyed(row: Mapping[str, Any]) -> Ranking:
+    """Return the ranking of a row that model_calibrate fitted."""
+    fitted = Calibrator(**{name: row[name] for name in _FITTED})
+    return Ranking(fitted, row["labels"], row["labels"] - row["wrong"])
 
 
 @functools.cache
