@@ -9,6 +9,7 @@ from typing import Any
 from mindful.conversation import assistant, bearing, clarification, named
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.clarification import Clarified
+from mindful.conversation.expected import kind_of
 from mindful.conversation.lesson import Lesson, lessons
 from mindful.conversation.prompt import LAYOUT, OWN, Context, Part, example_of, lines
 from mindful.conversation.reading import Reading, read
@@ -315,11 +316,16 @@ class _Composer:
         gone = bearing.outdated(self._db, found, kept[:most])
         self._bearing = found = found.replaced(gone)
         kept = [row for row in kept if row["id"] not in gone]
-        kept = [row for row in kept if row["id"] in found.answering] or kept
+        if kind_of(found.question) != "other":  # else too much passes for an answer to leave the rest out
+            kept = [row for row in kept if row["id"] in found.answering] or kept
         best = max((row["score"] for row in kept), default=1) or 1
+        answering = {id_: place for place, id_ in enumerate(found.answering)}
         rest = sorted(
             kept,
-            key=lambda row: -found.scores.get(row["id"], row["score"] / best + (row["similarity"] or 0)),
+            key=lambda row: (
+                answering.get(row["id"], len(answering)),
+                -(row["score"] / best + (row["similarity"] or 0)),
+            ),
         )
         return found.newest_first(rest)
 
