@@ -13,7 +13,7 @@ USER = "The user"
 _LONGEST = 2000
 _USER = linear(r"\b[Tt]he user\b")
 _VERB = Short(
-    r"^(.{3,80}?)\s+(?:is|are|was|were|has|have|had|can|cannot|must|should|will|may|does|do|did|happens?|means?|needs?|uses?"
+    r"^(\S.{1,78}?\S)\s+(?:is|are|was|were|has|have|had|can|cannot|must|should|will|may|does|do|did|happens?|means?|needs?|uses?"
     r"|runs?|goes|go|takes?|makes?|gets?|costs?|starts?|ends?|opens?|closes?|lives?|works?|belongs?|[a-z]+ed)\b",
     _LONGEST,
     IGNORECASE,
