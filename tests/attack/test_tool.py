@@ -330,7 +330,7 @@ def test_every_function_of_the_server_and_of_extensions(
         "_mindful.tool_run(text,jsonb,boolean)",
         "mindful.tool_register(text,regprocedure,text,jsonb,boolean,text)",
         "mindful.setting_undo(bigint)",
-        "mindful.llm_chat(text,uuid,text,integer,real,integer,integer)",
+        one(db, "select 'mindful.llm_chat'::regproc::regprocedure::text"),
     ):
         with fails("42809"):
             register(ana, name)

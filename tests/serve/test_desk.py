@@ -56,6 +56,12 @@ def talker(scripted: None, admin: psycopg.Connection) -> None:
 
 
 @pytest.fixture
+def asked_always(ana: psycopg.Connection) -> None:
+    """The generator answers what no memory tells, too."""
+    ana.execute("select setting_set('chat_unknown', 'false')")
+
+
+@pytest.fixture
 def open_desk(browser: Browser, dsn_of: Mapping[str, str], talker: None) -> Iterator[str]:
     """The desk's address on loopback, where ana needs no key."""
     with running(Settings(dsn=dsn_of["ana"])) as url:
@@ -145,10 +151,11 @@ def test_a_failure_within_an_answer_is_told(
     assert "reported an error" in browser.wait(".turn [role=alert]").text
 
 
+@pytest.mark.usefixtures("asked_always")
 def test_texts_that_look_like_pages_are_shown_as_texts(
     browser: Browser, open_desk: str, ana: psycopg.Connection
 ) -> None:
-    ana.execute("select memory_insert(%s)", (HOSTILE,))
+    ana.execute("select memory_insert(%s)", ("The tree is an oak. " + HOSTILE,))
     browser.type("Which tree is it? " + HOSTILE, Keys.ENTER)
     browser.wait(".turn .badge")
     assert browser.wait(".turn .words").text == HOSTILE
@@ -206,6 +213,7 @@ def test_a_fact_is_added(browser: Browser, open_desk: str, ana: psycopg.Connecti
     assert one(ana, "select kind from memory") == "fact"
 
 
+@pytest.mark.usefixtures("asked_always")
 def test_answers_are_labeled_with_one_key_each(
     browser: Browser, open_desk: str, ana: psycopg.Connection
 ) -> None:

@@ -131,7 +131,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stream(self, mode: str) -> None:
         self._begin("text/event-stream", None)
-        for at, word in enumerate(WORDS * (200 if mode == "slow" else 1)):
+        # Words that repeat would be ended as a loop.
+        for at, word in enumerate([f" w{at}" for at in range(1000)] if mode == "slow" else WORDS):
             if mode == "half" and at == 2:
                 self.connection.shutdown(socket.SHUT_RDWR)
                 return None

@@ -47,7 +47,7 @@ def enter_adapter(
 def train_stand_in(user: psycopg.Connection, db: psycopg.Connection, name: str, base: str) -> int:
     """Replay what was told, start a training, and have a stand-in for its adapter registered; return its id."""
     user.execute("select memory_consolidate()")
-    user.execute("select replay_run(%s, %s)", (base, Jsonb({"level": "information"})))
+    user.execute("select replay_run(%s, %s)", (base, Jsonb({"level": "information", "again": True})))
     user.execute(
         """select _mindful.training_start(max(id), _mindful.replay_hash(max(id)))
            from consolidation where type = 'replay'"""

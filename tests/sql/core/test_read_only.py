@@ -11,6 +11,8 @@ from support.memories import contents, remember
 
 READS = {
     "key_use",  # counts where it can
+    "llm_classify",
+    "llm_classify_many",
     "llm_complete",
     "llm_complete_stream",
     "llm_extract",
@@ -19,6 +21,8 @@ READS = {
     "llm_generate_detail",
     "llm_generate_many",
     "llm_generate_stream",
+    "llm_if",
+    "llm_if_many",
     "llm_stream",
     "model_unload",
     "session_context",
