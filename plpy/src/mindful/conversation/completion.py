@@ -49,14 +49,7 @@ class Arguments(NamedTuple):
         return full_sampling_of(
             self.max_tokens,
             self.temperature,
-            Drawing(
-                self.top_p,
-                self.top_k,
-                self.min_p,
-                self.presence_penalty,
-                self.frequency_penalty,
-                self.repeat_penalty,
-            ),
+            Drawing.among(self),
             self.logit_bias,
             self.stop,
             self.seed,

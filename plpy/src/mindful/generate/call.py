@@ -278,14 +278,7 @@ class Arguments(NamedTuple):
     def sampling(self) -> Sampling:
         """Check the sampling arguments and return them."""
         sampling = sampling_of(self.max_tokens, self.temperature, self.seed, self.stop)
-        return Drawing(
-            self.top_p,
-            self.top_k,
-            self.min_p,
-            self.presence_penalty,
-            self.frequency_penalty,
-            self.repeat_penalty,
-        ).of(sampling)
+        return Drawing.among(self).of(sampling)
 
 
 def call_of(db: Database, prompt: str, given: Arguments) -> Call:

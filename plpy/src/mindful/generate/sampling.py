@@ -26,6 +26,11 @@ class Drawing(NamedTuple):
     frequency_penalty: float | None
     repeat_penalty: float | None
 
+    @classmethod
+    def among(cls, arguments: tuple[Any, ...]) -> Drawing:
+        """Return those of a function's arguments, which it names alike."""
+        return cls(*(getattr(arguments, name) for name in cls._fields))
+
     def of(self, sampling: Sampling) -> Sampling:
         """Check the arguments and return the sampling with them."""
         return replace(
