@@ -22,6 +22,7 @@ HOSTILE = (
     '<script>window.hacked=1</script><img src=x onerror="window.hacked=2"></textarea></p>'
     "<hx-partial hx-target=body>gone</hx-partial> {{ 7 * 7 }} <b>bold</b>"
 )
+SERVICES = {"service", "desk"}
 VIEWS = ("/", "/desk/memories", "/desk/labels", "/desk/confidence", "/desk/status")
 
 
@@ -33,12 +34,16 @@ def window() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def browser(window: Browser) -> Iterator[Browser]:
+def browser(window: Browser, request: pytest.FixtureRequest) -> Iterator[Browser]:
     """Chromium without cookies, which must have nothing to complain of at the end."""
+    for service in SERVICES.intersection(request.fixturenames):  # They end after the page that asks them.
+        request.getfixturevalue(service)
     window.look()
     window.forget()
     window.complaints()
     yield window
+    window.wait_gone(".htmx-request")
+    window.open("about:blank")
     assert window.complaints() == []
 
 
@@ -62,11 +67,17 @@ def asked_always(ana: psycopg.Connection) -> None:
 
 
 @pytest.fixture
-def open_desk(browser: Browser, dsn_of: Mapping[str, str], talker: None) -> Iterator[str]:
+def desk(dsn_of: Mapping[str, str], talker: None) -> Iterator[str]:
     """The desk's address on loopback, where ana needs no key."""
     with running(Settings(dsn=dsn_of["ana"])) as url:
-        browser.open(url)
         yield url
+
+
+@pytest.fixture
+def open_desk(desk: str, browser: Browser) -> str:
+    """The desk's address, open in the browser."""
+    browser.open(desk)
+    return desk
 
 
 def test_a_person_signs_in_with_a_key_that_no_script_can_read(
