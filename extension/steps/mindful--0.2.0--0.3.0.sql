@@ -128,6 +128,7 @@ drop function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, int
 -- include sql/memory/candidate.sql _mindful.recall_admits
 -- include sql/memory/recall.sql _mindful.ends_asking
 -- include sql/memory/recall.sql _mindful.recall_prior
+-- include sql/memory/recall.sql _mindful.memory_places
 -- include sql/memory/recall.sql _mindful.recall_scores
 -- include sql/memory/recall.sql _mindful.recall_ranked
 -- include sql/memory/recall.sql _mindful.scope_argument
@@ -135,6 +136,8 @@ drop function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, int
 -- include sql/memory/recall.sql _mindful.memory_recall
 -- include sql/memory/recall.sql memory_recall
 -- include sql/memory/list.sql memory_list
+-- include sql/memory/forget.sql _mindful.forget_recaps
+-- include sql/memory/forget.sql _mindful.forget_delete
 
 -- Facts bound to a session.
 drop function memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb);

@@ -184,11 +184,24 @@ comment on function _mindful.forget_counts(bigint[], uuid[], boolean) is
 create function _mindful.forget_recaps(ids bigint[]) returns setof bigint
 language sql stable parallel safe security invoker
 begin atomic
+    with said as materialized (
+        select m.session_id, pg_catalog.to_jsonb(m.turn) as turn
+        from mindful.memory m
+        where m.tenant = (select _mindful.tenant()) and m.id = any (ids) and m.turn > 0
+    )
     select s.id
-    from mindful.memory m
-    join mindful.memory s on s.tenant = m.tenant and s.session_id = m.session_id and s.kind = 'summary' and s.turn is null
-        and pg_catalog.to_jsonb(m.turn) between s.metadata -> 'from_turn' and s.metadata -> 'to_turn'
-    where m.tenant = (select _mindful.tenant()) and m.id = any (ids) and m.turn > 0;
+    from (select distinct session_id from said) t
+    cross join lateral (
+        select s.id, s.metadata from mindful.memory s
+        where s.tenant = (select _mindful.tenant()) and s.session_id = t.session_id and s.turn is null
+            and s.kind = 'summary'
+        offset 0
+    ) s
+    where exists (
+        select from said
+        where said.session_id = t.session_id
+            and said.turn between s.metadata -> 'from_turn' and s.metadata -> 'to_turn'
+    );
 end;
 comment on function _mindful.forget_recaps(bigint[]) is
 'Returns the summaries of sessions that cover one of these messages.';
@@ -341,12 +354,13 @@ declare
     replies uuid[];
 begin
     update mindful.session s set title = null
+    from (
+        select m.session_id, m.content from mindful.memory m
+        where m.tenant = (select _mindful.tenant()) and m.id = any (ids)
+        offset 0
+    ) m
     where s.tenant = (select _mindful.tenant()) and s.session_id = any (showed) and s.session_id <> all (sessions)
-        and exists (
-            select from mindful.memory m
-            where m.tenant = (select _mindful.tenant()) and m.id = any (ids) and m.session_id = s.session_id
-                and starts_with(m.content, s.title)
-        );
+        and s.session_id = m.session_id and starts_with(m.content, s.title);
     get diagnostics counted = row_count;
     return query select null::bigint, 'session', 'changed', counted;
     changed := array(select _mindful.forget_heirs(ids, wished));

@@ -103,6 +103,31 @@ $$;
 comment on function _mindful.recall_prior(memory, text[], jsonb) is
 'Returns what is added to the score of a message whatever the query says, except for the names in it (lower case): long statements are worth more than short ones and questions, and long replies of an assistant less. The speaker is metadata "speaker", or a name at the beginning, as in "Ana: ..." and "Ana said, ...". Other memories get 0.';
 
+-- Pages cost nothing in its plan: memory_pkey has fewer than memory_turn, and would be taken to read all of a tenant.
+create function _mindful.memory_places(session_ids uuid[], places bigint[])
+returns table (place_number bigint, memory memory)
+language plpgsql stable parallel safe security invoker rows 50
+set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set random_page_cost = 0
+as $$
+begin
+    return query
+    select p.n, f.memory
+    from unnest(session_ids, places) with ordinality p (session_id, place, n)
+    cross join lateral (
+        select m::mindful.memory as memory from mindful.memory m
+        where m.tenant = (select _mindful.tenant()) and p.session_id is null and m.id = p.place
+        union all
+        select m from mindful.memory m
+        where m.tenant = (select _mindful.tenant()) and m.session_id = p.session_id and m.turn = p.place
+    ) f;
+end
+$$;
+comment on function _mindful.memory_places(uuid[], bigint[]) is
+'The memories at places, each with the number of its place from 1. A place is a session and a turn of it, or NULL and the id of a memory.';
+
 -- Words of a neighbor count by recall_neighbor_share to the power of its distance, less if the neighbor is long
 -- (recall_neighbor_length), and more if it is a question before the turn (recall_neighbor_question). similarity_context
 -- sums the similarities of the turns before and after, weighted likewise. Only candidates are read, so a neighbor that
@@ -182,28 +207,26 @@ begin
         from part p
         group by p.session_id, p.place
     ),
-    best as materialized (
+    scored as (
         select t.*,
             weight_bm25 * coalesce(t.bm25 / nullif(max(t.bm25) over (), 0), 0)
             + weight_bm25_context * coalesce(t.bm25_context / nullif(max(t.bm25_context) over (), 0), 0)
             + weight_similarity * t.share
             + weight_similarity_context * t.share_context as score
         from total t
-        order by score desc
+    ),
+    best as materialized (
+        select s.*, row_number() over (order by s.score desc) as n
+        from scored s
+        order by n
         limit pool
     )
     select f.memory, b.score, b.similarity, nullif(b.bm25, 0), nullif(b.bm25_context, 0), b.share_context,
         null::double precision, null::double precision, null::real
     from best b
-    cross join lateral (
-        select m as memory from mindful.memory m
-        where m.tenant = (select _mindful.tenant()) and b.session_id is null and m.id = b.place
-            and _mindful.recall_admits(filter, m)
-        union all
-        select m from mindful.memory m
-        where m.tenant = (select _mindful.tenant()) and m.session_id = b.session_id and m.turn = b.place
-            and _mindful.recall_admits(filter, m)
-    ) f;
+    join _mindful.memory_places(
+        array(select b.session_id from best b order by b.n), array(select b.place from best b order by b.n)
+    ) f on f.place_number = b.n and _mindful.recall_admits(filter, f.memory);
 end
 $$;
 comment on function _mindful.recall_scores(text, vector, text, integer, integer, recall_filter, boolean, jsonb) is

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import mul
 
 from mindful.conversation.clarification import of_names
 from mindful.conversation.expected import adds, excerpt, may_answer, plain, telling
@@ -324,7 +325,7 @@ def _margin(db: Database, bearing: Bearing) -> float:
     key = bearing.embedder, len(own)
     if key not in _examples:
         _examples[key] = list(runtime.embed(db, bearing.embedder, [*_OWN_MATTERS, *_OTHER_MATTERS]))
-    near = [sum(a * b for a, b in zip(own, one, strict=True)) for one in _examples[key]]
+    near: list[float] = [sum(map(mul, own, one)) for one in _examples[key]]
     kinds = near[: len(_OWN_MATTERS)], near[len(_OWN_MATTERS) :]
     first, second = (sum(sorted(kind)[-_CLOSEST:]) / _CLOSEST for kind in kinds)
     return first - second
