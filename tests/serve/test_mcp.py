@@ -611,6 +611,14 @@ async def test_a_database_that_goes_away_is_waited_for(
             assert not end.passed()
 
 
+async def test_a_role_that_bypasses_row_level_security_reads_nothing(dsn: str) -> None:
+    async with Client(parameters(dsn, "all")) as client:
+        assert (await client.list_tools()).tools
+        assert "bypasses row-level security" in await failure(client, "mindful_status")
+        with pytest.raises(MCPError, match="bypasses row-level security"):
+            await client.list_resources()
+
+
 def test_an_unknown_tool_is_named_at_the_start() -> None:
     refused = Command("")("mcp", "--tools", "core,absent")
     assert refused.exit_code == 1

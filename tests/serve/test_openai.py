@@ -320,7 +320,8 @@ def test_conversations_are_sessions(service: Service, db: psycopg.Connection) ->
             openai.BadRequestError,
         ),
         ({"messages": [{"role": "user", "content": "a\0b"}]}, openai.BadRequestError),
-        ({"model": f"mindful/{SCRIPTED_GENERATOR}", "top_p": 0.5}, openai.BadRequestError),
+        ({"model": f"mindful/{SCRIPTED_GENERATOR}", "top_p": 7.5}, openai.BadRequestError),
+        ({"model": f"mindful/{SCRIPTED_GENERATOR}", "stop": "."}, openai.BadRequestError),
     ],
     ids=str,
 )

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,16 @@ def test_a_body_that_is_not_json_is_refused(service: Service, content: bytes, ki
         ({"tool_choice": 5}, "tool_choice"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"top_p": 7}, "top_p"),
-        ({"messages": [{"role": "bot", "content": "Hi"}]}, "messages"),
+        ({"messages": [{"role": "bot", "content": "Hi"}]}, "messages[0].role"),
+        ({"messages": [*ASK, {"role": "user"}]}, "messages[1].content"),
+        ({"messages": [*ASK, {"role": "user", "content": None}]}, "messages[1].content"),
+        ({"messages": [{"role": "assistant"}, *ASK]}, "messages[0].content"),
+        ({"messages": [{"role": "tool", "tool_call_id": "1"}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "name": 5, "content": "Hi"}]}, "messages[0].name"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"max_tokens": 5, "max_completion_tokens": 5}, "max_completion_tokens"),
+        ({"model": f"mindful/{SCRIPTED_GENERATOR}", "messages": [{"role": "user"}]}, "messages[0].content"),
+        ({"model": f"mindful/{SCRIPTED_GENERATOR}", "presence_penalty": 7}, "presence_penalty"),
         ({"foo": 1}, "foo"),
     ],
     ids=str,
@@ -259,7 +269,16 @@ def memory_of(service: Service) -> int:
 def test_no_connection_is_waited_for_longer_than_is_said(start: Start) -> None:
     service = start("--keys", "--connections", "1", "--queue-seconds", "0.3")
     long = {"model": GENERATOR, "messages": ASK, "logit_bias": {"2": -100}, "max_tokens": 1500}
-    holder = threading.Thread(target=lambda: service.post(CHAT, long))
+
+    def hold() -> None:
+        with suppress(httpx2.TransportError):  # the service ends before its answer
+            while service.post(CHAT, long).status_code in (
+                429,
+                503,
+            ):  # the connection is in use, or not open yet
+                time.sleep(0.01)
+
+    holder = threading.Thread(target=hold)
     holder.start()
     try:
         end = Deadline()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 from mindful_serve.settings import Settings
+from psycopg.conninfo import make_conninfo
 
 from support.browser import Keys, chromium
 from support.running import running
@@ -30,9 +31,12 @@ def main() -> None:
     target: Path = parser.parse_args().write
     dsn = os.environ["MINDFUL_TEST_DSN"]
     with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("create role marta login in role mindful_user")
+    person = make_conninfo(dsn, user="marta")
+    with psycopg.connect(person, autocommit=True) as connection:
         for fact in FACTS:
             connection.execute("select mindful.memory_insert(%s)", (fact,))
-    with running(Settings(dsn=dsn)) as url, chromium() as browser:
+    with running(Settings(dsn=person)) as url, chromium() as browser:
         browser.look(1000, 600)
         for question in QUESTIONS:
             browser.open(url)

@@ -38,10 +38,8 @@ async def chat(exchange: Exchange, body: ChatRequest) -> Response:
 def arguments_of(exchange: Exchange, body: ChatRequest) -> dict[str, Any]:
     """Return the arguments of llm_complete that a body asks for."""
     arguments = body.sampling() | {"model": exchange.settings.model(body.model.removeprefix(MEMORY))}
-    if body.max_completion_tokens is not None:
-        if body.max_tokens is not None:
-            raise ApiError(400, "max_tokens and max_completion_tokens are given", param="max_tokens")
-        arguments["max_tokens"] = body.max_completion_tokens
+    if (most := body.most_tokens()) is not None:
+        arguments["max_tokens"] = most
     if body.tools is not None:
         arguments["tools"] = body.tools
     if body.tool_choice is not None and body.tools:

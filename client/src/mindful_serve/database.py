@@ -24,8 +24,13 @@ _IDLE_S = 300.0
 """Seconds after which a connection that nothing uses is closed, and its model's memory given back."""
 _ENDED: Any = object()
 # The rows of other tenants are hidden from the caller by policies alone.
+_ROLE: LiteralString = """
+    select r.rolname as role, r.rolsuper or r.rolbypassrls as bypasses
+    from pg_catalog.pg_roles r
+    where r.rolname = current_user
+"""
 _KEY: LiteralString = """
-    select k.tenant, k.id::text, k.scopes, k.wait_s, r.rolsuper or r.rolbypassrls as bypasses
+    select k.tenant, k.id::text, k.scopes, k.wait_s, r.rolname as role, r.rolsuper or r.rolbypassrls as bypasses
     from mindful.key_use(%(key)s) k, pg_catalog.pg_roles r
     where r.rolname = current_user
 """
@@ -77,9 +82,10 @@ class Database:
         return {key: stats.get(key, 0) for key in ("pool_size", "pool_available", "requests_waiting")}
 
     async def caller(self, key: str | None) -> Caller:
-        """Return whom a key speaks for; without keys, check that the database answers."""
+        """Return whom a key speaks for; without keys, the tenant that the service was started for."""
         if not self._settings.needs_key:
-            await self.rows(None, "select")
+            (found,) = await self.rows(None, _ROLE)
+            _check_role(found)
             return Caller(self._settings.tenant)
         if key is None:
             raise ApiError(
@@ -90,10 +96,7 @@ class Database:
                 headers={"www-authenticate": "Bearer"},
             )
         (found,) = await self.rows(None, _KEY, {"key": key})
-        if found["bypasses"]:
-            raise unavailable(
-                "the service's role bypasses row-level security: start it as a member of mindful_application"
-            )
+        _check_role(found)
         if found["wait_s"]:
             raise busy("the requests of this key are spent for this minute", found["wait_s"])
         return Caller(found["tenant"], found["id"], frozenset(found["scopes"]))
@@ -188,6 +191,14 @@ class Database:
             check=AsyncConnectionPool.check_connection,
             open=False,
             kwargs={"autocommit": True, "fallback_application_name": "mindful_serve", "connect_timeout": 5},
+        )
+
+
+def _check_role(found: Mapping[str, Any]) -> None:
+    if found["bypasses"]:
+        raise unavailable(
+            f"the service's role {found['role']} bypasses row-level security and would show the rows of all tenants: "
+            "start it as another role, such as one of CREATE ROLE me LOGIN IN ROLE mindful_user"
         )
 
 

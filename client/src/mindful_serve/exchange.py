@@ -142,8 +142,8 @@ def _is_member(part: int | str) -> bool:
 def with_param(error: MindfulError, model: type[BaseModel]) -> ApiError:
     """Return an error of the database with the member of the body that its message begins with."""
     refusal = api_error(error)
-    named = error.message.partition(" ")[0].partition("[")[0]
-    if refusal.status == 400 and named in model.model_fields:
+    named = error.message.partition(" ")[0]
+    if refusal.status == 400 and named.partition("[")[0].partition(".")[0] in model.model_fields:
         refusal.body["error"]["param"] = named
     return refusal
 

@@ -14,16 +14,16 @@ from mindful_serve import chunks
 from mindful_serve.database import Caller, Database
 from mindful_serve.errors import ApiError
 from mindful_serve.exchange import Exchange
-from mindful_serve.requests import ChatRequest, ConversationRequest
+from mindful_serve.requests import SAMPLING, ChatRequest, ConversationRequest, ResponseRequest, given_of
 
 CONVERSATION = "conv_"
 ERRAND_TOKENS = 256
 """The most tokens of an answer to a user interface's own request, unless it states a limit: small models talk on."""
 _TAKEN = frozenset(
     {
-        "model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "seed",
-        "n", "response_format", "store", "user", "metadata", "safety_identifier", "prompt_cache_key", "service_tier",
-        "modalities", "logprobs", "parallel_tool_calls", "tools", "tool_choice",
+        "model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "response_format",
+        "store", "user", "metadata", "safety_identifier", "prompt_cache_key", "service_tier", "modalities", "logprobs",
+        "parallel_tool_calls", "tools", "tool_choice", *SAMPLING,
     }
 )  # fmt: skip
 # What a reply's row says of it, with what its generation cost where that is recorded.
@@ -49,7 +49,7 @@ async def chat(exchange: Exchange, body: ChatRequest) -> Response:
     if last["role"] != "user":
         raise ApiError(400, "the last message must be the user's", param="messages")
     client = exchange.database.client(exchange.caller.tenant)
-    arguments = arguments_of(exchange, body.model, body.max_completion_tokens or body.max_tokens, body)
+    arguments = arguments_of(exchange, body, body.most_tokens())
     if body.stream:
         return await exchange.stream(
             lambda: streamed(exchange.database, exchange.caller, client, history, last["content"], arguments),
@@ -108,14 +108,14 @@ def refuse_rest(body: ChatRequest) -> None:
         raise _unsupported("tool_choice")
 
 
-def arguments_of(exchange: Exchange, model: str, max_tokens: int | None, body: Any) -> dict[str, Any]:
+def arguments_of(
+    exchange: Exchange, body: ChatRequest | ResponseRequest, max_tokens: int | None
+) -> dict[str, Any]:
     """Return the arguments of llm_chat that a body asks for."""
-    arguments: dict[str, Any] = {"model": exchange.settings.model(model.removeprefix(chunks.MEMORY))}
+    arguments = given_of(body, SAMPLING)
+    arguments["model"] = exchange.settings.model(body.model.removeprefix(chunks.MEMORY))
     if max_tokens not in (None, -1):
         arguments["max_tokens"] = max_tokens
-    for name in ("temperature", "seed"):
-        if getattr(body, name, None) is not None:
-            arguments[name] = getattr(body, name)
     return arguments
 
 

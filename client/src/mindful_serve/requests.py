@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 Text = Annotated[str, Field(max_length=1 << 20)]
 Messages = Annotated[list[dict[str, Any]], Field(min_length=1, max_length=10_000)]
 Count = Annotated[int, Field(ge=-1, le=1 << 30)]
 Number = Annotated[float, Field(ge=-1e6, le=1e6)]
 Index = Annotated[int, Field(ge=-(1 << 31), le=(1 << 31) - 1)]
+
+
+SAMPLING = (
+    "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repeat_penalty", "seed",
+)  # fmt: skip
+"""What llm_complete and llm_chat take by the same names."""
+
+
+def given_of(body: BaseModel, names: Iterable[str]) -> dict[str, Any]:
+    """Return the members of a body that were given, of some."""
+    return {name: value for name in names if (value := getattr(body, name, None)) is not None}
 
 
 class Body(BaseModel):
@@ -54,13 +66,17 @@ class Sampled(Body):
     n: Index | None = None
     grammar: Text | None = None
 
+    @field_validator("stream_options")
+    @classmethod
+    def of_a_stream(cls, options: StreamOptions | None, known: ValidationInfo) -> StreamOptions | None:
+        """Refuse options of a stream where none is asked for."""
+        if options is not None and not known.data.get("stream"):
+            raise ValueError("stream is false")
+        return options
+
     def sampling(self) -> dict[str, Any]:
         """Return the arguments of llm_complete that were given."""
-        names = (
-            "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repeat_penalty",
-            "logit_bias", "seed", "n", "grammar",
-        )  # fmt: skip
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        given = given_of(self, (*SAMPLING, "logit_bias", "n", "grammar"))
         if self.stop is not None:
             given["stop"] = [self.stop] if isinstance(self.stop, str) else self.stop
         return given | {"max_tokens": -1 if self.max_tokens is None else self.max_tokens}
@@ -125,6 +141,18 @@ class ChatRequest(Sampled):
     store: Literal[False] | None = None
     modalities: list[Literal["text"]] | None = None
 
+    @field_validator("max_completion_tokens")
+    @classmethod
+    def one_limit(cls, count: int | None, known: ValidationInfo) -> int | None:
+        """Refuse two limits."""
+        if count is not None and known.data.get("max_tokens") is not None:
+            raise ValueError("max_tokens is given too")
+        return count
+
+    def most_tokens(self) -> int | None:
+        """Return the limit, by the name that it has today or by the older one."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
 
 class TextRequest(Sampled):
     """POST /v1/completions."""
@@ -160,12 +188,41 @@ class ConversationRequest(BaseModel):
     metadata: dict[str, str] | None = None
 
 
+class TextFormat(BaseModel):
+    """What a response's text must be."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["text", "json_object", "json_schema"]
+    name: Text | None = None
+    schema_: dict[str, Any] | None = Field(default=None, alias="schema")
+    description: Text | None = None
+    strict: bool | None = None
+
+
 class ResponseText(BaseModel):
     """The form of a response's text."""
 
     model_config = ConfigDict(extra="forbid")
 
-    format: dict[str, Any] | None = None
+    format: TextFormat | None = None
+
+
+class ConversationName(BaseModel):
+    """The conversation that a response belongs to."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: Annotated[str, Field(max_length=200)]
+
+
+class NamedTool(BaseModel):
+    """A function that a response must call."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["function"]
+    name: Text
 
 
 class ResponseRequest(Body):
@@ -174,7 +231,7 @@ class ResponseRequest(Body):
     input: Text | Messages
     instructions: Text | None = None
     previous_response_id: Annotated[str, Field(max_length=200)] | None = None
-    conversation: Annotated[str, Field(max_length=200)] | dict[str, str] | None = None
+    conversation: Annotated[str, Field(max_length=200)] | ConversationName | None = None
     store: bool = True
     stream: bool = False
     max_output_tokens: Count | None = None
@@ -182,7 +239,7 @@ class ResponseRequest(Body):
     top_p: Number | None = None
     text: ResponseText | None = None
     tools: list[dict[str, Any]] | None = None
-    tool_choice: Literal["none", "auto", "required"] | dict[str, str] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     truncation: Literal["disabled"] | None = None
     include: Annotated[list[str], Field(max_length=0)] | None = None

@@ -10,13 +10,14 @@ from typing import Any
 from uuid import UUID
 
 from mindful_client.types import CompletionPiece
+from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 from mindful_serve import memory
 from mindful_serve.chunks import MEMORY, usage_of
 from mindful_serve.errors import ApiError
 from mindful_serve.exchange import Exchange, data
-from mindful_serve.requests import ResponseRequest
+from mindful_serve.requests import SAMPLING, NamedTool, ResponseRequest, given_of
 
 _ID = "resp_"
 # A stored response is named by its session and the turn of the message that it answers: a stream states the name in
@@ -45,7 +46,7 @@ async def respond(exchange: Exchange, body: ResponseRequest) -> Response:
     messages = _messages(body.input)
     if body.store:
         exchange.require("memory")
-        _refuse(body, ("top_p", "tools", "tool_choice"))
+        _refuse(body, ("tools", "tool_choice", "metadata"))
         return await _kept(exchange, body, messages)
     exchange.require("chat")
     if body.model.startswith(MEMORY):
@@ -84,7 +85,7 @@ async def _kept(exchange: Exchange, body: ResponseRequest, messages: list[dict[s
     told, question = _parted(messages)
     client = exchange.database.client(exchange.caller.tenant)
     session_id, turn = await _session(exchange, body)
-    arguments = memory.arguments_of(exchange, body.model, body.max_output_tokens, body)
+    arguments = memory.arguments_of(exchange, body, body.max_output_tokens)
     if not body.model.startswith(MEMORY):
         arguments["memories"] = 0
 
@@ -140,7 +141,7 @@ async def _session(exchange: Exchange, body: ResponseRequest) -> tuple[UUID | No
         if given is not None:
             raise ApiError(400, "previous_response_id and conversation are given", param="conversation")
         param = "conversation"
-        given = body.conversation if isinstance(body.conversation, str) else body.conversation.get("id", "")
+        given = body.conversation if isinstance(body.conversation, str) else body.conversation.id
     if given is None:
         return None, 0
     place = conversation_of(given) if param == "conversation" else place_of(given)
@@ -207,7 +208,7 @@ def _role(at: int, item: dict[str, Any]) -> str:
 
 def _refuse(body: ResponseRequest, names: tuple[str, ...]) -> None:
     for name in names:
-        if getattr(body, name) not in (None, [], "auto"):
+        if getattr(body, name) not in (None, [], {}, "auto", "none"):
             message = f"{name} is not supported with store {str(body.store).lower()}"
             raise ApiError(400, message, code="unsupported_parameter", param=name)
     if body.store and _form(body) is not None:
@@ -215,24 +216,20 @@ def _refuse(body: ResponseRequest, names: tuple[str, ...]) -> None:
 
 
 def _form(body: ResponseRequest) -> dict[str, Any] | None:
-    form = (body.text.format if body.text is not None else None) or {"type": "text"}
-    if form.get("type") == "text":
+    form = body.text.format if body.text is not None else None
+    if form is None or form.type == "text":
         return None
-    if form.get("type") == "json_object":
+    if form.type == "json_object":
         return {"type": "object"}
-    if form.get("type") == "json_schema" and isinstance(form.get("schema"), dict):
-        return dict(form["schema"])
-    raise ApiError(400, "text.format is not a known format", param="text.format")
+    if form.schema_ is None:
+        raise ApiError(400, "text.format.schema is missing", param="text.format.schema")
+    return form.schema_
 
 
 def _stateless_arguments(exchange: Exchange, body: ResponseRequest) -> dict[str, Any]:
     arguments: dict[str, Any] = {"model": exchange.settings.model(body.model), "max_tokens": -1}
-    for name, value in (
-        ("max_tokens", body.max_output_tokens),
-        ("temperature", body.temperature),
-        ("top_p", body.top_p),
-        ("json_schema", _form(body)),
-    ):
+    arguments |= given_of(body, SAMPLING)
+    for name, value in (("max_tokens", body.max_output_tokens), ("json_schema", _form(body))):
         if value is not None:
             arguments[name] = value
     # Clients list tools of other kinds beside their functions, and do without them.
@@ -244,7 +241,7 @@ def _stateless_arguments(exchange: Exchange, body: ResponseRequest) -> dict[str,
         ]
         choice = body.tool_choice
         if choice is not None:
-            arguments["tool_choice"] = choice.get("name", "") if isinstance(choice, dict) else choice
+            arguments["tool_choice"] = choice.name if isinstance(choice, NamedTool) else choice
     elif body.tool_choice not in (None, "auto", "none"):
         raise ApiError(400, "tool_choice is given without tools", param="tool_choice")
     return arguments
@@ -304,8 +301,8 @@ class Shown:
             "previous_response_id": body.previous_response_id,
             "store": body.store,
             "temperature": body.temperature,
-            "text": {"format": (body.text and body.text.format) or {"type": "text"}},
-            "tool_choice": body.tool_choice or "auto",
+            "text": _written(body.text) if body.text and body.text.format else {"format": {"type": "text"}},
+            "tool_choice": _written(body.tool_choice or "auto"),
             "tools": [tool for tool in body.tools or [] if tool.get("type") == "function"],
             "top_p": body.top_p,
             "truncation": "disabled",
@@ -430,6 +427,10 @@ class _KeptEvents:
             self._exchange.note(usage=usage)
             for event in shown.end():
                 yield event
+
+
+def _written(given: BaseModel | str) -> Any:
+    return given if isinstance(given, str) else given.model_dump(by_alias=True, exclude_none=True)
 
 
 def _call_item(call_id: str, name: str, arguments: str) -> dict[str, Any]:

@@ -265,6 +265,8 @@ def test_json_fits_its_schema_and_one_that_is_cut_says_so(ana: psycopg.Connectio
         ({"messages": ["Hi"]}, "22023"),
         ({"messages": [{"role": "robot", "content": "Hi"}]}, "22023"),
         ({"messages": [{"role": "user", "content": 1}]}, "22023"),
+        ({"messages": [{"role": "user"}]}, "22023"),
+        ({"messages": [{"role": "user", "name": 5, "content": "Hi"}]}, "22023"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "22023"),
         ({"messages": [{"role": "user", "content": "Hi", "mood": "good"}]}, "22023"),
         ({"messages": ""}, "22023"),

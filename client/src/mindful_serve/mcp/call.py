@@ -79,6 +79,12 @@ class Call:
                 hint=f"Make a key with `mindful key create NAME --for TENANT --scope {scope}`.",
             )
 
+    async def admit(self, scope: str) -> None:
+        """Raise unless the key has a scope, or, over standard input, unless policies hold for the role."""
+        self.require(scope)
+        if self.context.request is None:
+            await self.brief(self.database.caller(None))
+
     async def rows(
         self, sql: LiteralString, parameters: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:

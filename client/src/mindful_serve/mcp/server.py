@@ -148,7 +148,7 @@ class _Handlers:
         """Do what needs the scope memory; a failure is an error of the protocol."""
         call = self._call(context)
         try:
-            call.require("memory")
+            await call.admit("memory")
             return await work(call)
         except CallError as error:
             shown = {"sqlstate": error.sqlstate, "hint": error.hint}

@@ -31,7 +31,7 @@ class Tool:
     async def call(self, call: Call, arguments: dict[str, Any]) -> CallToolResult:
         """Run the tool; what fails is a result too, so that the model can correct its call."""
         try:
-            call.require(self.scope)
+            await call.admit(self.scope)
             given = self._checked(arguments)
             result = await self.run(call, **{name: getattr(given, name) for name in type(given).model_fields})
         except CallError as error:

@@ -83,6 +83,13 @@ def _message(at: int, given: Any) -> Message:
     role = present.get("role")
     if not isinstance(role, str) or role not in _ROLES:
         raise InvalidParameterError(f"{name}.role is {json.dumps(role)}", f"Roles are {', '.join(_ROLES)}.")
+    for key in ("name", "tool_call_id"):
+        if not isinstance(present.get(key, ""), str):
+            raise InvalidParameterError(f"{name}.{key} is not a text", "Give a string.")
+    if "content" not in present and not (role == "assistant" and present.get("tool_calls")):
+        raise InvalidParameterError(
+            f"{name}.content is missing", "Give a text. Only an assistant's message with tool_calls has none."
+        )
     content = "".join(_texts(f"{name}.content", present.get("content", "")))
     if role == "tool":
         content = f"<tool_response>\n{content}\n</tool_response>"
