@@ -126,17 +126,17 @@ drop function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, int
 -- include sql/memory/candidate.sql _mindful.metadata_condition
 -- include sql/memory/candidate.sql _mindful.recall_filter
 -- include sql/memory/candidate.sql _mindful.recall_admits
--- include sql/memory/recall.sql _mindful.ends_asking
--- include sql/memory/recall.sql _mindful.recall_prior
--- include sql/memory/recall.sql _mindful.memory_places
--- include sql/memory/recall.sql _mindful.recall_scores
--- include sql/memory/recall.sql _mindful.recall_ranked
+-- include sql/memory/score.sql _mindful.ends_asking
+-- include sql/memory/score.sql _mindful.recall_prior
+-- include sql/memory/score.sql _mindful.memory_places
+-- include sql/memory/score.sql _mindful.recall_scores
+-- include sql/memory/score.sql _mindful.recall_ranked
 -- include sql/memory/recall.sql _mindful.scope_argument
 -- include sql/memory/recall.sql _mindful.chat_filter
 -- include sql/memory/recall.sql _mindful.memory_recall
 -- include sql/memory/recall.sql memory_recall
 -- include sql/memory/list.sql memory_list
--- include sql/memory/forget.sql _mindful.forget_recaps
+-- include sql/memory/forget_reach.sql _mindful.forget_recaps
 -- include sql/memory/forget.sql _mindful.forget_delete
 
 -- Facts bound to a session.
