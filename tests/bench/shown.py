@@ -1,10 +1,10 @@
 """Measure whether a chat answers rightly from what it is shown, and says so where memories do not tell.
 
-Usage: shown.py [--half design|held] [--worlds N] [--model NAME] [--show] [--write FILE]. The server comes from
-MINDFUL_DSN, as `make dsn` prints it. A user has the memories of one world at a time, and is asked about each fact of
-it, about facts that no memory tells, and for small talk and general knowledge. Every question has a new session, and
-nothing of it stays. The layout was chosen on the half `design`; the half `held` has other kinds of facts in other
-words. Everything runs in one transaction that is rolled back.
+Usage: shown.py [--half design|held|second|third] [--worlds N] [--model NAME] [--show] [--write FILE]. The server comes
+from MINDFUL_DSN, as `make dsn` prints it. A user has the memories of one world at a time, and is asked about each fact
+of it, about facts that no memory tells, and for small talk and general knowledge. Every question has a new session, and
+nothing of it stays. Rules were made on `design` and `second`. `held` and `third` have other kinds of facts in other
+words; `third` was run when the rules were done. Everything runs in one transaction that is rolled back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ from typing import Any
 import psycopg
 
 ROLE = "mindful_bench"
-DATA = json.loads(Path(__file__).with_suffix(".json").read_text())
+DATA = {
+    half: data
+    for name in ("shown", "shown_second")
+    for half, data in json.loads(Path(__file__).with_name(f"{name}.json").read_text()).items()
+}
 UNKNOWN = "I do not know"
 _ONE_FACT = ("single", "name", "date", "number")
 _TALK = ("talk among memories", "talk without memories")
@@ -59,6 +63,10 @@ def _filled(value: Any, world: dict[str, str]) -> Any:
 def worlds(half: str) -> Iterator[tuple[list[str], list[Question]]]:
     """Yield the memories and the questions of each world."""
     data = DATA[half]
+    if isinstance(data, list):
+        for hand in data:
+            yield hand["memories"], [Question(*question) for question in hand["questions"]]
+        return
     talk = [Question(_TALK[0], text) for text in data["other"]]
     for number, world in enumerate(data["worlds"]):
         memories = [text for kind in data["kinds"] for text in _filled(kind["statements"], world)]
@@ -131,7 +139,7 @@ def table(asked: Sequence[Asked]) -> Iterator[str]:
 def main() -> None:
     """Run the bench, and print or append its table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--half", choices=("design", "held"), default="held")
+    parser.add_argument("--half", choices=tuple(DATA), default="held")
     parser.add_argument("--worlds", type=int, default=100)
     parser.add_argument("--model")
     parser.add_argument("--show", action="store_true", help="print the replies that are not right")

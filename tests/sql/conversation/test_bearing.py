@@ -126,6 +126,45 @@ def test_an_answer_that_a_memory_has_is_given_and_not_hedged(ana: psycopg.Connec
     assert action == "uncalibrated"
 
 
+def test_a_question_for_a_name_is_answered_by_it(ana: psycopg.Connection) -> None:
+    ana.execute("select memory_insert('My cat is called Misha and hates the vacuum cleaner.')")
+    reply = str(chat(ana, "What is the name of my cat?")[0])
+    assert "Misha" in reply
+    assert "I remember" not in reply
+
+
+@pytest.mark.parametrize(
+    ("message", "answer"),
+    [("Where is the harbor master's office?", "chandlery"), ("What is the caretaker's extension?", "305")],
+)
+def test_two_memories_answer_together(ana: psycopg.Connection, message: str, answer: str) -> None:
+    for content in (
+        "The harbor master is Birgit Aagaard.",
+        "Birgit's office is above the chandlery.",
+        "Mr. Lloyd, the caretaker, has the key of the cellar.",
+        "Mr. Lloyd's extension is 305.",
+    ):
+        ana.execute("select memory_insert(%s)", (content,))
+    reply = str(chat(ana, message)[0])
+    assert answer in reply
+    assert not reply.startswith(UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "What is the name of Olga's husband?",
+        "When does Olga retire?",
+        "How much does Clara earn?",
+        "How deep is the well behind our house?",
+        "What is my resting pulse?",
+    ],
+)
+def test_another_fact_about_the_same_is_no_answer(known: psycopg.Connection, message: str) -> None:
+    known.execute("select memory_insert('The well behind our house has a red lid.')")
+    assert str(chat(known, message)[0]).startswith(UNKNOWN)
+
+
 def test_a_newer_statement_wins_though_it_is_worded_otherwise(ana: psycopg.Connection) -> None:
     ana.execute("select memory_insert('The pottery course costs 90 euros.')")
     ana.execute("select memory_insert('The pottery course has become more expensive: 115 euros.')")

@@ -10,7 +10,16 @@ from dataclasses import dataclass, field, replace
 from operator import mul
 
 from mindful.conversation.clarification import of_names
-from mindful.conversation.expected import adds, excerpt, may_answer, plain, telling
+from mindful.conversation.expected import (
+    adds,
+    asks_for_names,
+    excerpt,
+    lacks_thing,
+    may_answer,
+    name_told,
+    plain,
+    telling,
+)
 from mindful.core.pattern import IGNORECASE, linear
 from mindful.core.ports import Database, Row, Vector
 from mindful.core.vector import to_text
@@ -20,6 +29,8 @@ LONGEST = 300
 """Characters of a message that is judged, and of a memory that a newer one may replace."""
 ANSWERED = 0.4
 """Least score of a memory that answers a question; see _scores."""
+_BESIDE = 0.1
+"""How much less a memory may score than the best one where the names of several are asked for."""
 _SURELY = 0.5
 """Score from which a memory answers whatever the question resembles."""
 _WHOLE = 0.7
@@ -28,11 +39,17 @@ _OTHER_NAME = 0.2
 """Subtracted from the score where the memory lacks a name or a number of the question."""
 _OTHER_OWN = 0.05
 """Subtracted where it lacks what the user calls their own in the question."""
+_OTHER_THING = 0.2
+"""Subtracted where it lacks the noun that the question is about."""
+_NAMED = 0.1
+"""Added where it gives the name that is asked for, by its form."""
 _ALIKE = 0.6
 """Cosine similarity from which two memories about the same words state the same thing."""
 _CHANGED = linear(
     r"\b(?:now|new|newly|moved|changed|switched|replaced|instead|from now on|no longer|any ?more|become|became|raised|"
-    r"lowered|increased|reduced|more expensive|cheaper|postponed)\b",
+    r"lowered|increased|reduced|rose|risen|fell|fallen|grew|grown|dropped|more expensive|cheaper|dearer|postponed|"
+    r"delayed|rescheduled|extended|extension|swapped|renamed|repainted|coat of|quit|gave up|given up|(?:up|down) to|"
+    r"by now|meanwhile)\b",
     IGNORECASE,
 )
 """Words by which a statement says that something is not as before."""
@@ -49,16 +66,27 @@ _MOST_QUOTED = 2
 _SEVERAL = linear(r"\b(?:are|were|both|all|which of|names of|list)\b", IGNORECASE)
 """Forms of questions that ask for more than one thing, so that no statement replaces another."""
 _ASKS = linear(
-    r"\b(?:who|whose|whom|when|where|which|what|how (?:many|much|long|old|far|tall|big|often))\b", IGNORECASE
+    r"\b(?:who|whose|whom|when|where|which|what|"
+    r"how (?:many|much|long|old|far|tall|big|often|deep|high|wide|heavy|large|fast|late|early))\b",
+    IGNORECASE,
 )
 _NUMBER = linear(r"\d+")
 _NAME = linear(r"(?<=[^\W.!?:] )[^\W\d_a-z]\w+")
 """A capitalized word within a sentence."""
 _PART = linear(r"\d+|[^\W\d_]+")
-_IDENTIFIER = linear(r"\b\d[\d.]*\b")
+_IDENTIFIER = linear(r"\b\d[\d.]*[A-Za-z]?\b")
 _OWNED = linear(r"\b(?:my|our) (?:new |old )?([^\W\d]+)", IGNORECASE)
 _DONE = linear(r"\bdid (?:i|we)\b", IGNORECASE)
 """Past deeds of the user, which only the user and their memories can know."""
+_MINE = linear(
+    r"\b(?:what|who|where|when|which \w+|how (?:old|tall|long|big|far|much|many|heavy|deep|high))"
+    r"(?:'s| is| are| was| were) (?:my|our)\b|\bhow (?:old|tall|heavy) (?:am i|are we)\b|"
+    r"\b(?:what(?:'s| is)) the (?:[\w-]+ ){0,2}(?:password|code|pin|combination|phone number)\b|"
+    r"\b(?:who|whose|whom|when|where|which \w+|how (?:much|many)\b[^?]{0,40}) (?:do|does|did|have|has|am|are) "
+    r"(?:i|we|my \w+|our \w+)\b(?! (?:need|have to|get|find|make|use|put|begin|start|say|write|know)\b)",
+    IGNORECASE,
+)
+"""Questions for a fact of the user's own, in a form that requests for advice do not have."""
 _SOMEBODY = linear(
     r"(?<![A-Z]\w )(?<!the )(?<=[^\W.!?:] )"
     r"(?!(?:January|February|March|April|May|June|July|August|September|October|November|December|"
@@ -90,10 +118,23 @@ _OTHER_MATTERS = (
 """Questions to compare a message with: about what only the user and their memories can know, and others."""
 _CLOSEST = 3
 """Closest questions of each kind whose mean similarity counts."""
-_LEAST = {"done": -1, "named": -0.05, "own": 0.02, "person": 0.035, "same": 0.06, "near": 0.08, "else": 0.12}
-"""Least margin by which a message is closer to the first kind: about what the user did, with a name that a memory near
-it has, with a pronoun of the first person, with a name of one word, with a memory about the same thing, with a memory
-that bears on it, else."""
+_LEAST = {
+    "done": -1,
+    "mine": -0.1,
+    "named": -0.05,
+    "own": 0.02,
+    "person": 0.035,
+    "certain": 0.01,
+    "same": 0.06,
+    "near": 0.08,
+    "else": 0.12,
+}
+"""Least margin by which a message is closer to the first kind: about what the user did, in a form for facts of one's
+own, with a name that a memory near it has, with a pronoun of the first person, with a name of one word, about a certain
+one of the things in a memory, with a memory about the same thing, with a memory that bears on it, else."""
+_ABOUT = 0.45
+"""Cosine similarity from which a memory is about the things of the question."""
+_CERTAIN = linear(r"(?<=[^.!?] )the\b|\b\d+[a-z]\b")
 _BEARS = 0.25
 _examples: dict[tuple[str, int], list[Vector]] = {}
 """Embeddings of the questions, by the embedder's name and dimensions."""
@@ -118,6 +159,8 @@ class Bearing:
     """Whether the message asks for a fact that only the user and their memories can know."""
     scores: Mapping[int, float] = field(default_factory=dict)
     """How well each memory answers such a question, see _scores."""
+    naming: str = ""
+    """The memory that names what the message describes, where the memory that answers is about that name."""
 
     @property
     def asks(self) -> bool:
@@ -132,7 +175,11 @@ class Bearing:
     @property
     def answering(self) -> list[int]:
         """The memories that answer the question, the best first."""
-        found = [id_ for id_, score in self.scores.items() if score >= ANSWERED]
+        best = max(self.scores.values(), default=0.0)
+        least = (
+            min(ANSWERED, best - _BESIDE) if best >= ANSWERED and asks_for_names(self.question) else ANSWERED
+        )
+        found = [id_ for id_, score in self.scores.items() if score >= least]
         return sorted(found, key=lambda id_: -self.scores[id_])
 
     def near(self) -> list[int]:
@@ -142,6 +189,10 @@ class Bearing:
     def says_anything(self, memory: int) -> bool:
         """Return whether a memory may be shown for the message: it is not the same question, asked before."""
         return not self.asks or memory not in self.contents or adds(self.question, self.contents[memory])
+
+    def after(self, naming: str) -> Bearing:
+        """Return the same for the memories that tell of a name, after the memory that gives it."""
+        return replace(self, naming=naming)
 
     def replaced(self, gone: Mapping[int, int]) -> Bearing:
         """Return the same without the memories that newer ones replace; these answer as well as the replaced ones."""
@@ -156,6 +207,8 @@ class Bearing:
         A question for several things needs words of each memory.
         """
         said = {word.lower() for word in _PART.findall(reply)}
+        if name := self.name_told(shown):
+            return any(part.lower() in said for part in _PART.findall(name))
         grounds = [
             any(part.lower() in said for word in words for part in _PART.findall(word))
             for id_ in self.answering
@@ -163,11 +216,17 @@ class Bearing:
         ]
         return not grounds or (all(grounds) if _SEVERAL.search(self.question) else any(grounds))
 
+    def name_told(self, shown: Collection[int]) -> str | None:
+        """Return the name that the best of the memories shown gives to what the question asks the name of."""
+        best = next((id_ for id_ in self.answering if id_ in shown), None)
+        return None if best is None else name_told(self.question, self.contents[best])
+
     def quoted(self, shown: Collection[int]) -> str:
         """Return the sentences of memories that answer the question: of the best one, or of all for several things."""
         ids = [id_ for id_ in self.answering if id_ in shown]
         ids = ids if _SEVERAL.search(self.question) else ids[:1]
-        return " ".join(f'"{excerpt(self.question, self.contents[id_])}"' for id_ in ids)
+        sentences = [excerpt(self.question, self.contents[id_]) for id_ in ids]
+        return " ".join(f'"{sentence}"' for sentence in [*filter(None, [self.naming]), *sentences])
 
     def nearest(self, rows: Sequence[Row]) -> list[str]:
         """Return the memories most similar to the question, as far as they are similar enough to be quoted."""
@@ -252,7 +311,9 @@ def _replaces(bearing: Bearing, new: Row, old: Row, nearness: float) -> bool:
         shared = set(_PART.findall(bearing.held[new["id"]])) & before
         names = bearing.names(old["id"])
         return (
-            nearness >= _CHANGED_ALIKE and names <= shared and len(shared - names) * 2 > len(before - names)
+            nearness >= _CHANGED_ALIKE
+            and names <= shared
+            and len(shared - names) * 2 >= len(before - names) > 0
         )
     return (
         bearing.beyond[new["id"]] == bearing.beyond[old["id"]]
@@ -292,21 +353,31 @@ def _mismatch(bearing: Bearing, memory: int) -> float:
     named = [*_NAME.findall(bearing.question), *_IDENTIFIER.findall(bearing.question)]
     owned = {word.lower() for word in _OWNED.findall(bearing.question)}
     lacked = set(_PART.findall(bearing.beyond[memory].lower()))
-    return _OTHER_NAME * any(name.lower() not in content for name in named) + _OTHER_OWN * bool(
-        owned & lacked
+    return (
+        _OTHER_NAME * any(name.lower() not in content for name in named)
+        + _OTHER_OWN * bool(owned & lacked)
+        + _OTHER_THING * lacks_thing(bearing.question, bearing.contents[memory])
+        - _NAMED * (name_told(bearing.question, bearing.contents[memory]) is not None)
     )
 
 
 def _kind(bearing: Bearing) -> str:
     if _DONE.search(bearing.question):
         return "done"
+    if _MINE.search(bearing.question):
+        return "mine"
     near = bearing.near()
+    nearest = max((bearing.similarities[id_] for id_ in near), default=0.0)
+    if nearest >= _ABOUT and _OWN.search(bearing.question):
+        return "mine"
     if any(map(bearing.names, near)):
         return "named"
     if _OWN.search(bearing.question):
         return "own"
     if _SOMEBODY.search(bearing.question):
         return "person"
+    if nearest >= _ABOUT and _CERTAIN.search(bearing.question):
+        return "certain"
     if near:
         return "same"
     return "near" if max(bearing.similarities.values(), default=0) >= _BEARS else "else"

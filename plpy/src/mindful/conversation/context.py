@@ -8,6 +8,7 @@ from typing import Any
 
 from mindful.conversation import assistant, bearing, clarification, named
 from mindful.conversation.bearing import Bearing
+from mindful.conversation.bridge import named_instead
 from mindful.conversation.clarification import Clarified
 from mindful.conversation.expected import kind_of
 from mindful.conversation.lesson import Lesson, lessons
@@ -18,6 +19,7 @@ from mindful.conversation.window import cost, first, fitting, from_user, turn_of
 from mindful.core.entry import sql_function
 from mindful.core.errors import InvalidParameterError, NotReadyError, NullValueError
 from mindful.core.ports import Database, Generator, ModelSpec, Row, Sampling
+from mindful.core.vector import to_text
 from mindful.generate.call import SYSTEM_PROMPT, tokens_of
 from mindful.generate.sampling import sampling_of
 from mindful.models import runtime
@@ -278,15 +280,7 @@ class _Composer:
         if memories == 0:
             return
         embedder, vector = runtime.embed_query(self._db, message)
-        rows = self._db.rows(
-            """select id, content, kind, role, score, similarity, bm25, extract(epoch from created_at) as said_at
-               from _mindful.memory_recall($1, _mindful.vector($2), $3, $4,
-                   _mindful.chat_filter($5))
-               where kind <> 'summary' or session_id is distinct from $5""",
-            ("text", "text", "text", "integer", "uuid"),
-            (message, vector, embedder, memories + len(shown) + 5, self._reading.session_id),
-        )
-        self._considered = rows
+        self._considered = rows = self._found(message, vector, embedder, memories + len(shown) + 5)
         if self._reading.labeled and self._reading.settings["chat_lessons"]:
             self._lessons = lessons(self._db, message, vector, embedder)
         lesson = next((one for one in self._lessons if one.content), None)
@@ -297,7 +291,7 @@ class _Composer:
         if clarified is not None:
             kept = [row for row in kept if not clarified.rules_out(row["content"])]
         if embedder is not None and vector is not None and len(message) <= bearing.LONGEST:
-            kept = self._weighed(kept, message, embedder, vector, max(_WEIGHED, memories))
+            kept = self._weighed(kept, message, embedder, vector, max(_WEIGHED, memories), shown)
         best = max((row["score"] for row in kept), default=0)
         for row in self._interruptibly(kept[:memories]):
             if row["score"] < _RELEVANT * best:
@@ -306,7 +300,52 @@ class _Composer:
             reason = ", ".join(f"{name} {value:.2f}" for name, value in found.items() if value is not None)
             yield self.part("memory", "user", row["content"], reason, row["id"], row["score"])
 
-    def _weighed(self, kept: list[Row], message: str, embedder: str, vector: str, most: int) -> list[Row]:
+    def _found(self, message: str, vector: str | None, embedder: str | None, most: int) -> Sequence[Row]:
+        return self._db.rows(
+            """select id, content, kind, role, score, similarity, bm25, extract(epoch from created_at) as said_at
+               from _mindful.memory_recall($1, _mindful.vector($2), $3, $4,
+                   _mindful.chat_filter($5))
+               where kind <> 'summary' or session_id is distinct from $5""",
+            ("text", "text", "text", "integer", "uuid"),
+            (message, vector, embedder, most, self._reading.session_id),
+        )
+
+    def _bridged(self, found: Bearing, embedder: str, most: int) -> list[Row]:
+        """Return the memory that answers the question about what another one names, and that other one."""
+        instead = named_instead(found)
+        if instead is None:
+            return []
+        first, name, question = instead
+        vector = to_text(runtime.embed(self._db, embedder, [question])[0])
+        rows = {
+            row["id"]: row for row in self._found(question, vector, embedder, most) if row["role"] not in OWN
+        }
+        contents = {
+            id_: row["content"] for id_, row in rows.items() if id_ != first and name in row["content"]
+        }
+        if not contents:
+            return []
+        then = bearing.weigh(self._db, question, embedder, vector, contents)
+        best = max(map(found.scores.__getitem__, found.answering), default=0.0)
+        if not then.answering or then.scores[then.answering[0]] <= best:
+            return []
+        known = {row["id"]: row for row in (*rows.values(), *self._considered, *self._reading.turns)}
+        if first not in known:
+            return []
+        self._bearing = then.after(found.contents[first])
+        second = rows[then.answering[0]]
+        self._considered = [second, *(row for row in self._considered if row["id"] != second["id"])]
+        return [second, known[first]]
+
+    def _weighed(
+        self,
+        kept: list[Row],
+        message: str,
+        embedder: str,
+        vector: str,
+        most: int,
+        shown: Container[int | None],
+    ) -> list[Row]:
         """Weigh memories as answers: those that a newer one replaces are left out, and the most similar come first."""
         rows = [row for row in self._considered if row["role"] not in OWN][:most]
         known = (*rows, *self._reading.turns[:_WEIGHED], *self._reading.core)
@@ -315,6 +354,8 @@ class _Composer:
         kept = [row for row in kept if found.says_anything(row["id"])]
         gone = bearing.outdated(self._db, found, kept[:most])
         self._bearing = found = found.replaced(gone)
+        if bridged := self._bridged(found, embedder, most):
+            return [row for row in bridged if row["id"] not in shown]
         kept = [row for row in kept if row["id"] not in gone]
         if kind_of(found.question) != "other":  # else too much passes for an answer to leave the rest out
             kept = [row for row in kept if row["id"] in found.answering] or kept

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from mindful.conversation import naming
+from mindful.conversation.asked import has_measure, nouns_asked, thing_named
 from mindful.core.pattern import IGNORECASE, Short, linear
 
 _LONGEST = 300
@@ -34,9 +36,14 @@ _NUMBERS = (
     r"eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|dozen|half|"
     r"once|twice|both|no|none|several|every"
 )
+_COLORS = (
+    r"red|blue|green|yellow|orange|purple|violet|pink|brown|black|white|gr[ae]y|silver|gold(?:en)?|beige|turquoise|"
+    r"cream|ivory|crimson|scarlet|navy|teal|maroon|lilac|magenta|olive|khaki|burgundy|ochre|mint|indigo|bronze|copper"
+)
 _KINDS = tuple(
     (kind, linear(source, IGNORECASE))
     for kind, source in (
+        ("color", r"\bcolou?rs?\b"),
         ("name", r"\b(?:who|whom|whose|called|names?)\b"),
         (
             "time",
@@ -57,9 +64,15 @@ _KINDS = tuple(
     )
 )
 _SENTENCE = linear(r"(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bMrs\.)(?<=[.!?])\s+|\n+")
-_WORD = linear(r"[^\W_]+(?:['\u2019.,:][^\W_]+)*")
+_WORD = linear(r"[^\W_]+(?:['\u2019.,:_-][^\W_]+)*")
+_MANY = ("s", "ren", "people")
+_PLAIN = linear(r"[^\W_]+")
 _TIME = linear(rf"\d|\b(?:{_TIMES})\b", IGNORECASE)
+_COLOR = linear(rf"\b(?:{_COLORS})(?:ish)?\b", IGNORECASE)
 _NUMBER = linear(rf"\d|\b(?:{_NUMBERS})\b", IGNORECASE)
+_PART_OF_NAME = linear(r"\b(?:last|first|family|middle|full) names?\b|\bsurnames?\b", IGNORECASE)
+_LOGIN = Short(r"[^\W\d]\w*[\d_]|\d\w*[^\W\d]", 60)
+"""A name that is no word, such as one of a user or a server."""
 _AMOUNT = linear(
     r"(?<![\d.,])(?:[$\u20ac\u00a3] ?\d[\d.,]*|\d[\d.,]* ?(?:euros?|dollars?|francs?|pounds?|kilos?|kilograms?|"
     r"grams?|kg|km|kilometers?|miles?|meters?|percent|people|children|%|\u20ac))",
@@ -71,6 +84,13 @@ _PLACED = linear(
     r"over|outside|opposite)\b",
     IGNORECASE,
 )
+_AT_A_TIME = linear(
+    r"\b(?:in|at|on|to|from|by|around|near|over|between) "
+    r"(?:the |this |next |last |every |each |early |late |about |\d+ )?"
+    rf"(?:\d[\d:.,]*(?!\d)|(?:{_TIMES})\b)(?: ?(?:\d[\d:.,]*|(?:{_TIMES})\b))*",
+    IGNORECASE,
+)
+"""A preposition with a time, which is no place."""
 _EMPTY = frozenset(
     _WORD.findall(
         "the a an my our his her their its your i we he she it they there this that these those in on at from for to "
@@ -92,7 +112,7 @@ def plain(message: str) -> str:
 
 
 def kind_of(question: str) -> str:
-    """Return what a question asks for: name, time, number, place or other."""
+    """Return what a question asks for: color, name, time, number, place or other."""
     return next((kind for kind, form in _KINDS if form.search(question)), "other")
 
 
@@ -111,13 +131,18 @@ def candidates(question: str, memory: str) -> list[str]:
     found = [word for word in _WORD.findall(memory) if not _is_known(word, known)]
     if kind == "time":
         return [word for word in found if _TIME.search(word)]
+    if kind == "color":
+        return [word for word in found if _COLOR.fullmatch(word)]
     if kind == "number":
-        return [word for word in found if _NUMBER.search(word)]
+        return [word for word in found if _NUMBER.search(word)] if has_measure(question, memory) else []
     found = [word for word in found if _base(word) not in _EMPTY]
     names = [word for word in found if word[0].isupper() and not _TIME.fullmatch(word)]
     if kind == "name":
-        return names
-    if kind == "place" and not _PLACED.search(memory):
+        given = set(_WORD.findall(naming.name_given(question, memory) or ""))
+        if _PART_OF_NAME.search(question):
+            return [word for word in found if word in given]
+        return [word for word in found if word in given or word in names or _LOGIN.search(word)]
+    if kind == "place" and not _PLACED.search(_AT_A_TIME.sub(" ", memory)):
         return names
     return [word for word in found if len(word) > 2 or word.isdigit()]
 
@@ -127,6 +152,27 @@ def adds(question: str, memory: str) -> bool:
     known = {_base(word) for word in _WORD.findall(question)}
     words = (word for one in _stated(memory) for word in _WORD.findall(one) if _base(word) not in _EMPTY)
     return len(memory) > _READ or any(not _is_known(word, known) for word in words)
+
+
+def asks_for_names(question: str) -> bool:
+    """Return whether a question asks for the names of several."""
+    thing = thing_named(question)
+    return thing is not None and thing.endswith(_MANY)
+
+
+def lacks_thing(question: str, memory: str) -> bool:
+    """Return whether a memory has none of the nouns that the question is about."""
+    nouns = nouns_asked(question)
+    if not nouns or asks_for_names(question):
+        return False  # "children" are a son and a daughter
+    known = {_base(word) for word in _PLAIN.findall(memory)}
+    return not any(_is_known(noun, known) for noun in nouns)
+
+
+def name_told(question: str, memory: str) -> str | None:
+    """Return the name that a memory gives to what the question asks the name of."""
+    names = (naming.name_given(question, sentence) for sentence in _stated(memory))
+    return next(filter(None, names), None)
 
 
 def excerpt(question: str, memory: str) -> str:

@@ -79,8 +79,10 @@ class Context:
         return f"I do not know for sure. I remember: {quoted}" if quoted else UNKNOWN
 
     def extract(self) -> str:
-        """Return the sentences of the memories shown that answer the message."""
+        """Return the name that the message asks for, or the sentences of the memories shown that answer it."""
         assert self.bearing is not None
+        if name := self.bearing.name_told(self.memory_ids):
+            return name if name.endswith(".") else f"{name}."
         return f"I remember: {self.bearing.quoted(self.memory_ids)}"
 
     @property

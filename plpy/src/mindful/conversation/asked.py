@@ -1,0 +1,116 @@
+"""The noun that a question is about, and the measure of a number it asks for. The rules are of English.
+
+"What is the name of Henning's wife?" is about a wife, "How deep is the keel?" about a keel. A memory that lacks the
+noun, in each of its forms, is most often about another matter.
+"""
+
+from __future__ import annotations
+
+from mindful.core.pattern import IGNORECASE, Short, linear
+
+_LONGEST = 300
+"""Characters of a question that is read."""
+_BE = r"(?:'s| is| are| was| were| will be)"
+_NOUN = r"(?P<noun>[^?!;]{1,100}?)"
+_NAMING = tuple(
+    Short(source, _LONGEST, IGNORECASE)
+    for source in (
+        rf"\bnames? of {_NOUN}(?: again)?\W*$",
+        rf"\b(?:what|how){_BE} {_NOUN} (?:called|named)\W*$",
+        rf"\bwhat (?:do|does|did) (?:we|i|they|he|she|you) call {_NOUN}\W*$",
+        rf"\bwhat{_BE} {_NOUN}['\u2019]s? (?:first |last |full )?names?\W*$",
+        rf"\bwhat {_NOUN} (?:is|are|was|were) (?:called|named)\W*$",
+        rf"\bwho{_BE} {_NOUN}\W*$",
+        rf"\b{_NOUN}['\u2019]s? names?\W*$",
+    )
+)
+_OTHERS = tuple(
+    Short(source, _LONGEST, IGNORECASE)
+    for source in (
+        rf"\b(?:what|where|when){_BE} {_NOUN}\W*$",
+        rf"\bhow \w+{_BE} {_NOUN}\W*$",
+        rf"\bhow many {_NOUN} (?:is|are|was|were|do|does|did|have|has|can|could|will|would|should)\b",
+        r"\bhow much (?:do|does|did|will|would) "
+        r"(?P<noun>(?:the|a|an|my|our|his|her|their|[^\W\d_a-z]\w+['\u2019]s) [^?]{1,80}?) cost\b",
+        r"\bwho \w+ (?:the|my|our|his|her|their) (?P<noun>[^?!;]{1,60}?)\W*$",
+    )
+)
+_COUNT = (
+    r"(?:\d|\b(?:an?|half|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|"
+    r"hundred)) ?"
+)
+_SPAN = r"(?:seconds?|minutes?|hours?|days?|nights?|weeks?|months?|years?)\b|\bh\b"
+_LENGTH = r"(?:mm|cm|m|km|ft|(?:kilo|centi|milli)?met(?:er|re)s?|feet|foot|inch(?:es)?|miles?|yards?)\b"
+_MONEY = (
+    r"[$\u20ac\u00a3\u00a5]|\b(?:euros?|dollars?|francs?|pounds?|kron(?:er|or|a)|crowns?|cents?|pence|yen|yuan|"
+    r"pesos?|rupees?|rubles?|zlotys?|lira|dirhams?|shekels?|bucks|eur|usd|gbp|chf|free|costs?|pric(?:e|ed|es)|pay|"
+    r"pays|paid|rent|rents|fees?|charges?|budget|sells?|sold|worth|owes?|salary|earns?|wages?|bill|discount)\b"
+)
+_MEASURES = tuple(
+    (linear(question, IGNORECASE), linear(memory, IGNORECASE))
+    for question, memory in (
+        (
+            r"\bhow much\b[^?]{0,80}\b(?:costs?|pay|paid|owe|earn|charge|spend|spent|rent|budget|worth|fees?|price)\b|"
+            r"\b(?:what|which)\b[^?]{0,80}\b(?:costs?|price|fee|budget|salary)\b",
+            _MONEY,
+        ),
+        (
+            r"\bhow old\b",
+            r"\b(?:years?|months?|weeks?|days?)[- ]old\b|\b(?:is|are|was) \d+\b|"
+            r"\b(?:aged?|turn(?:s|ed|ing)?|born|birthday|since|from|built|founded|year)\b",
+        ),
+        (
+            r"\bhow (?:tall|high|deep|wide)\b",
+            rf"{_COUNT}{_LENGTH}|\b(?:tall|high|deep|wide|height|depth|width)\b",
+        ),
+        (
+            r"\bhow (?:heavy\b|much\b[^?]{0,80}\bweigh)",
+            r"\b(?:kilos?|kg|kilograms?|grams?|g|pounds?|lbs?|tons?|tonnes?|ounces?|stone)\b|\bweigh",
+        ),
+        (r"\bhow far\b", rf"{_COUNT}(?:{_LENGTH}|{_SPAN})"),
+        (
+            r"\bhow long\b",
+            rf"{_COUNT}(?:{_LENGTH}|{_SPAN})|\b(?:long|since|until|till|from|length|lasts?|all)\b",
+        ),
+        (
+            r"\bhow often\b",
+            r"\b(?:every|each|once|twice|times|daily|weekly|monthly|yearly|never|always|per|an?)\b|days\b",
+        ),
+    )
+)
+"""Questions for a measure, and what a memory has that tells it."""
+_WORD = linear(r"[^\W_]+")
+_ENDS = linear(
+    r"\b(?:of|in|on|at|from|for|with|who|whom|that|which|to|near|beside|by|about|until|since|like|again|now|and|or)\b",
+    IGNORECASE,
+)
+_OWNER = linear(r"['\u2019]s? ")
+_DETERMINERS = frozenset(
+    _WORD.findall(
+        "the a an my our his her their its your this that these those i we he she they it you next last new old current"
+    )
+)
+_FAVOURITE = linear(r"\bfavou?rites?\b", IGNORECASE)
+
+
+def thing_named(question: str) -> str | None:
+    """Return the noun of what a question asks the name of: "cat" of "What is the name of my cat?"."""
+    return next(iter(_nouns(question, _NAMING)[-1:]), None)
+
+
+def nouns_asked(question: str) -> list[str]:
+    """Return the nouns that a question is about, if its form tells: those of "choir rehearsal" in "When is ...?"."""
+    return [] if _FAVOURITE.search(question) else _nouns(question, (*_NAMING, *_OTHERS))
+
+
+def has_measure(question: str, memory: str) -> bool:
+    """Return whether a memory has the measure that a question asks for, such as money or an age."""
+    return all(told.search(memory) for asked, told in _MEASURES if asked.search(question))
+
+
+def _nouns(question: str, forms: tuple[Short, ...]) -> list[str]:
+    found = next((match for form in forms if (match := form.search(question.strip()))), None)
+    if found is None:
+        return []
+    owned = _OWNER.split(_ENDS.split(found["noun"])[0])[-1]
+    return [word.lower() for word in _WORD.findall(owned) if word.lower() not in _DETERMINERS]

@@ -1,0 +1,108 @@
+"""The name that a sentence gives to what a question asks the name of. The rules are of English."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+from mindful.conversation.asked import thing_named
+from mindful.core.pattern import Short, linear
+
+_LONGEST = 300
+"""Characters of a sentence, or of a question, that is read."""
+_TITLE = r"(?:Dr|Mr|Mrs|Ms|Prof|St)\.?|Frau|Herr|Professor|Doctor|Sister|Brother|Father|Signora|Signor|Do\u00f1a|Don"
+_CAPITAL = r"(?:[^\W\d_a-z][\w'\u2019-]*)"
+_FULL = rf"(?:(?:{_TITLE}) )?{_CAPITAL}(?: (?:(?:van|von|de|der|den|di|da|del|la|el|bin) ){{0,2}}{_CAPITAL})*"
+_SEVERAL = rf"{_FULL}(?:(?:, (?:and )?| and | or ){_FULL})*"
+_NAMING = (
+    r"\b(?:called|named|nicknamed|christened|baptized|baptised|dubbed|known as|known to us as|"
+    r"(?:goes|went|go) by(?: the (?:nick)?name(?: of)?)?|by the (?:nick)?name of|with the (?:nick)?name|"
+    r"(?:answers|listens|responds) to(?: the name(?: of)?)?|"
+    r"(?:nick)?names?(?: is| are| was| were|'s)|(?:is|are|was|were) (?:affectionately |officially )?(?:called|named))"
+    r" (?:now |simply )?"
+)
+_GIVEN = Short(rf"(?i:{_NAMING})[\"'\u201c\u2018]?(?P<name>{_SEVERAL})", _LONGEST)
+_LOWER = Short(
+    r"\b(?i:(?:is|are|was|were) (?:now )?(?:called|named)|name is|names are) [\"'\u201c\u2018]?(?P<name>[a-z][\w-]*)"
+    r"[\"'\u201d\u2019]?(?=\s*(?:[,.;!]|$))",
+    _LONGEST,
+)
+_BEING = Short(rf"\b(?i:is|are|was|were|will be|became|remains) (?:now )?(?P<name>{_SEVERAL})", _LONGEST)
+_BEFORE = Short(
+    rf"(?:^|[.,;:] )(?P<name>{_SEVERAL}) (?i:is|are|was|were|became|will be) "
+    r"(?i:the name of |the names of )?(?i:my|our|the|his|her|their) ",
+    _LONGEST,
+)
+_BESIDE = Short(
+    rf"(?P<name>{_FULL}), (?i:my|our|the|his|her|their) [^,.;]{{1,60}}[,.;]|"
+    rf"\b(?i:my|our|the|his|her|their) (?:[a-z-]+ ){{1,3}}(?:, )?(?P<after>{_FULL})",
+    _LONGEST,
+)
+_FULLS = Short(rf"\b{_CAPITAL}(?: {_CAPITAL})+", _LONGEST)
+_ANY = linear(r"[^\W_]+")
+_NO_NAME = frozenset(
+    _ANY.findall(
+        "i he she it we they you not now then there this that these those yes no january february march april may june "
+        "july august september october november december monday tuesday wednesday thursday friday saturday sunday"
+    )
+)
+
+
+def name_given(question: str, sentence: str) -> str | None:
+    """Return the name that a sentence gives to what a question asks the name of, as far as its form shows that.
+
+    The sentence has the noun of the question, as in "My cat is called Misha and hates the vacuum cleaner."
+    """
+    thing = thing_named(question)
+    if thing is None:
+        return None
+    if of_one := _of_person(thing, question):
+        return of_one(sentence)
+    at = _place(thing, sentence)
+    if at < 0:
+        return None
+    known = {word.lower() for word in _ANY.findall(question)} | _NO_NAME
+    found = [(start, name) for start, name in _names(sentence) if not _is_known(name, known)]
+    after = [one for one in found if one[0] > at]
+    return min(after)[1] if after else max(found)[1] if found else None
+
+
+def _of_person(thing: str, question: str) -> Callable[[str], str | None] | None:
+    """Return what reads the full name of a person, if a question asks for another part of a name that it has."""
+    given = next(
+        (word for word in _ANY.findall(question[1:]) if word.lower() == thing and word[0].isupper()), None
+    )
+    if given is None:
+        return None
+
+    def read(sentence: str) -> str | None:
+        names = (match[0].strip("'\u2019") for match in _FULLS.finditer(sentence))
+        return next((name for name in names if len(name.split()) > 1 and given in name.split()), None)
+
+    return read
+
+
+def _names(sentence: str) -> Iterator[tuple[int, str]]:
+    """Yield the names that a sentence gives, and where: those of the surest form that it has."""
+    for form in (_GIVEN, _LOWER, _BEING, _BEFORE, _BESIDE):
+        names = [
+            (match.start(group), match[group].strip("'\u2019"))
+            for match in form.finditer(sentence)
+            for group in match.groupdict()
+            if match[group]
+        ]
+        if names:
+            yield from names
+            return
+
+
+def _is_known(name: str, known: Collection[str]) -> bool:
+    return all(word.lower() in known for word in _ANY.findall(name))
+
+
+def _place(thing: str, sentence: str) -> int:
+    """Return where a noun, or another form of it, stands in a sentence; -1 if it is absent."""
+    stem = thing[:-1] if len(thing) > 3 and thing.endswith("s") else thing
+    places = (
+        match.start() for match in _ANY.finditer(sentence) if match[0].lower() in {thing, stem, stem + "s"}
+    )
+    return next(places, -1)
