@@ -150,6 +150,12 @@ def test_two_memories_answer_together(ana: psycopg.Connection, message: str, ans
     assert not reply.startswith(UNKNOWN)
 
 
+def test_what_was_said_in_the_conversation_names_too(ana: psycopg.Connection) -> None:
+    ana.execute("select memory_insert('Birgit keeps her boat above the chandlery.')")
+    session = chat(ana, "The harbor master is Birgit Aagaard.")[3]
+    assert "chandlery" in str(chat(ana, "Where does the harbor master keep her boat?", session)[0])
+
+
 @pytest.mark.parametrize(
     "message",
     [

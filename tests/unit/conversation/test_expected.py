@@ -99,6 +99,9 @@ def test_the_sentence_that_answers_is_quoted() -> None:
         ("What are my children called?", "My son is called Leo.", False),
         ("What is Olga's favourite food?", "Olga loves goulash.", False),
         ("Where does Olga live?", "Olga moved to Leeds.", False),
+        ("What is Olga's new city?", "Olga moved to Leeds.", False),
+        ("What is Olga's job?", "Olga works as a carpenter.", False),
+        ("How many kids has Olga?", "Olga has three children.", False),
     ],
 )
 def test_a_memory_may_lack_the_noun_that_a_question_is_about(

@@ -93,6 +93,16 @@ _DETERMINERS = frozenset(
 _FAVOURITE = linear(r"\bfavou?rites?\b", IGNORECASE)
 
 
+_KIND_ALONE = frozenset(
+    _WORD.findall(
+        "city town country place address street number amount date day time year month price cost job profession "
+        "occupation language color colour age size height weight reason plan plans thing things kind type brand make kids children "
+        "people"
+    )
+)
+"""Nouns that name the kind of an answer, which a memory tells without the noun."""
+
+
 def thing_named(question: str) -> str | None:
     """Return the noun of what a question asks the name of: "cat" of "What is the name of my cat?"."""
     return next(iter(_nouns(question, _NAMING)[-1:]), None)
@@ -100,7 +110,9 @@ def thing_named(question: str) -> str | None:
 
 def nouns_asked(question: str) -> list[str]:
     """Return the nouns that a question is about, if its form tells: those of "choir rehearsal" in "When is ...?"."""
-    return [] if _FAVOURITE.search(question) else _nouns(question, (*_NAMING, *_OTHERS))
+    if _FAVOURITE.search(question):
+        return []
+    return [noun for noun in _nouns(question, (*_NAMING, *_OTHERS)) if noun not in _KIND_ALONE]
 
 
 def has_measure(question: str, memory: str) -> bool:

@@ -326,16 +326,15 @@ class _Composer:
         if not contents:
             return []
         then = bearing.weigh(self._db, question, embedder, vector, contents)
+        then = then.replaced(bearing.outdated(self._db, then, [rows[id_] for id_ in contents]))
         best = max(map(found.scores.__getitem__, found.answering), default=0.0)
         if not then.answering or then.scores[then.answering[0]] <= best:
             return []
-        known = {row["id"]: row for row in (*rows.values(), *self._considered, *self._reading.turns)}
-        if first not in known:
-            return []
         self._bearing = then.after(found.contents[first])
         second = rows[then.answering[0]]
-        self._considered = [second, *(row for row in self._considered if row["id"] != second["id"])]
-        return [second, known[first]]
+        others = [row for row in self._considered if row["id"] != second["id"]]
+        self._considered = [second, *others]
+        return [second, *(row for row in others if row["id"] == first)]
 
     def _weighed(
         self,
