@@ -96,8 +96,8 @@ _FAVOURITE = linear(r"\bfavou?rites?\b", IGNORECASE)
 _KIND_ALONE = frozenset(
     _WORD.findall(
         "city town country place address street number amount date day time year month price cost job profession "
-        "occupation language color colour age size height weight reason plan plans thing things kind type brand make kids children "
-        "people"
+        "occupation language color colour age size height weight reason plan plans thing things kind type brand make "
+        "kids children people"
     )
 )
 """Nouns that name the kind of an answer, which a memory tells without the noun."""
