@@ -311,9 +311,7 @@ def _replaces(bearing: Bearing, new: Row, old: Row, nearness: float) -> bool:
         shared = set(_PART.findall(bearing.held[new["id"]])) & before
         names = bearing.names(old["id"])
         return (
-            nearness >= _CHANGED_ALIKE
-            and names <= shared
-            and len(shared - names) * 2 >= len(before - names) > 0
+            nearness >= _CHANGED_ALIKE and names <= shared and len(shared - names) * 2 > len(before - names)
         )
     return (
         bearing.beyond[new["id"]] == bearing.beyond[old["id"]]
