@@ -58,6 +58,41 @@ def test_an_answer_is_supported_where_the_question_is_spoken_of() -> None:
     assert signal.grounding("", question, notes)["support"] == 0.0
 
 
+def test_an_answer_is_compared_with_the_sentence_that_answers() -> None:
+    notes = ["Anna is well. Marta moved to Toronto in 2019.", "It rains in Ottawa."]
+    question = "Can you tell me where Marta moved?"
+    toronto = signal.conveyed("Marta moved to Toronto", question, notes)
+    assert toronto["stated"] == pytest.approx(2 / 3)  # Toronto; Marta and moved, not where
+    assert toronto["conveyed"] == pytest.approx(1 / 4)  # Toronto, not 2019; not Ottawa
+    ottawa = signal.conveyed("Marta moved to Ottawa", question, notes)
+    assert ottawa["stated"] == 0.0  # the memory is about something else
+    assert ottawa["conveyed"] == pytest.approx(1 / 2)
+    anna = signal.conveyed("Marta moved to Anna", question, notes)
+    assert (anna["stated"], anna["conveyed"]) == (0.0, 0.0)  # another sentence
+    assert signal.conveyed("Marta moved", question, notes)["conveyed"] == 0.0
+
+
+@pytest.mark.parametrize("notes", [[], ["Where did Marta move?"], [""]])
+def test_memories_that_state_nothing_support_nothing(notes: list[str]) -> None:
+    found = signal.conveyed("Toronto", "Where did Marta move?", notes)
+    assert (found["stated"], found["conveyed"]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "is_of_kind"),
+    [
+        ("When does the gym open?", "The gym opens at 7.", 1.0),
+        ("When does the gym open?", "The gym opens.", 0.0),
+        ("How much is the gym?", "The gym is cheap.", 0.0),
+        ("Who runs the gym?", "It is Olga.", 1.0),
+        ("Who runs the gym?", "The owner runs it.", 0.0),
+        ("Why is the gym closed?", "For repairs.", 1.0),
+    ],
+)
+def test_answers_of_the_kind_asked_for(question: str, answer: str, is_of_kind: float) -> None:
+    assert signal.conveyed(answer, question, [])["of_kind"] == is_of_kind
+
+
 COVERED = {"coverage": 0.75, "best": 0.5, "mean": 0.25, "length": 2.5, "asking": 0.5}
 
 
@@ -83,7 +118,7 @@ def test_dear_signals_come_before_the_lesser_free_ones_and_only_in_their_tier() 
     assert (
         names.index("question_similarity")
         < names.index("second_similarity")
-        < names.index("grounding")
+        < names.index("stated")
         < names.index("echo")
     )
     assert "second_similarity" not in signal.features(1, True)

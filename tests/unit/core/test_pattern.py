@@ -11,7 +11,7 @@ from pathlib import Path
 
 import mindful
 import pytest
-from mindful.confidence.signal import free, grounding
+from mindful.confidence.signal import conveyed, free, grounding
 from mindful.conversation.assistant import requested
 from mindful.conversation.clarification import named, of_names
 from mindful.conversation.recap import extract, unsupported
@@ -120,6 +120,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "words": words,
     "free": lambda text: free({}, text, text),
     "grounding": lambda text: grounding(text, text, [text]),
+    "conveyed": lambda text: conveyed(text, text, [text]),
     "pieces": lambda text: list(pieces(text)),
     "strip_accents": strip_accents,
 }

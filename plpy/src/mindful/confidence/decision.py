@@ -12,7 +12,7 @@ from mindful.confidence.calibrator import Calibrator, prior
 from mindful.confidence.lineage import Lineage
 from mindful.confidence.path import FIND, FIND_TYPES, FITTED
 from mindful.confidence.ranking import find
-from mindful.confidence.signal import Signals, free, grounding, recalled, rounded
+from mindful.confidence.signal import Signals, conveyed, free, grounding, recalled, rounded
 from mindful.conversation.lesson import is_repeated, learned
 from mindful.conversation.prompt import Context
 from mindful.core.ports import Database
@@ -89,6 +89,7 @@ def decide_answer(
     signals = free(call.signals, context.question, answer) | dict(known or {})
     if context.notes:
         signals |= grounding(answer, context.question, context.notes)
+        signals |= conveyed(answer, context.question, context.notes)
     if context.memory_ids:
         coverage = db.one(
             "select * from _mindful.recall_coverage($1, $2)",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from mindful.conversation.expected import excerpt, kind_of, plain, telling
 from mindful.core.pattern import IGNORECASE, linear
 from mindful.core.text import words
 
@@ -17,6 +18,12 @@ _FACT = linear(
     r"\b(who|whose|whom|when|where|which|what|how (many|much|long|old|far|tall|big))\b", IGNORECASE
 )
 """Words of questions that ask for a fact. Other questions (why, whether, opinions) often have no single answer."""
+
+_COMPARED = 300
+"""Characters of a question that are compared with each word of a memory."""
+_NUMBER = linear(r"\d")
+_FORMS = {"name": linear(r"\s[^\W\d_a-z]"), "time": _NUMBER, "number": _NUMBER}
+"""What the answer to a kind of question has: a capital after the first word, or a digit."""
 
 FREE = (
     "logprob_sum",
@@ -36,24 +43,17 @@ FREE = (
 )
 """Signals of tier 0, in the order in which calibrators use them as labels allow."""
 RECALLED = (
-    "holders",
-    "support",
-    "grounding",
-    "span",
+    "stated",
+    "conveyed",
+    "of_kind",
     "lesson_same",
     "lesson",
     "coverage_best",
     "score_gap",
-    "coverage_mean",
-    "best_length",
-    "asking",
     "bm25_top",
-    "coverage",
-    "bm25_gap",
-    "similarity_gap",
-    "similarity_top",
 )
-"""Signals of answers with memories in the prompt."""
+"""Signals of answers with memories in the prompt. The others of `grounding` and `recalled` are stored too: calibrators
+of earlier versions read them. In a fit they made the ranking worse (docs/confidence.md)."""
 AGREEMENT = ("second_similarity", "second_agreement")
 """Signals that compare two models' answers. They apply to the answer of either."""
 BRIEF = ("brief_within", "brief_share", "brief_logprob_sum")
@@ -134,6 +134,35 @@ def grounding(answer: str, question: str, notes: Iterable[str]) -> Signals:
         "support": max((share(own, note) * share(list(asked), note) for note in texts), default=0.0),
         "holders": sum(share(own, note) == 1 for note in texts) / len(texts) if texts else 0.0,
     }
+
+
+def conveyed(answer: str, question: str, notes: Iterable[str]) -> Signals:
+    """Return the signals of how the answer agrees with the sentence of each memory that answers the question best.
+
+    - `stated`: maximum over the memories of (share of the question's words) * (share of the answer's words, without
+      those of the question, that the sentence contains).
+    - `conveyed`: mean over the memories of the share of the sentence's words of the kind asked for, such as names and
+      numbers, that the answer contains. An answer that leaves them out repeats the question.
+    - `of_kind`: whether the answer has a number or a name if the question asks for one.
+    """
+    asked = question[:_COMPARED]
+    about, said, known = words(plain(asked)), words(answer), set(words(asked))
+    own = [word for word in said if word not in known]
+    stated, shares = 0.0, []
+    for note in notes:
+        sentence = excerpt(asked, note)
+        stated = max(stated, share(own, words(sentence)) * share(about, words(note)))
+        shares.append(share(words(" ".join(telling(asked, sentence))), said))
+    return {
+        "stated": stated,
+        "conveyed": math.fsum(shares) / max(len(shares), 1),
+        "of_kind": float(_is_of_kind(asked, answer)),
+    }
+
+
+def _is_of_kind(question: str, answer: str) -> bool:
+    form = _FORMS.get(kind_of(plain(question)))
+    return form is None or form.search(answer) is not None
 
 
 def recalled(

@@ -176,12 +176,17 @@ def name_told(question: str, memory: str) -> str | None:
 
 
 def excerpt(question: str, memory: str) -> str:
-    """Return the sentence of a memory that has most of the question's words, of those that may answer it."""
+    """Return the sentence of a memory that has most of the question's words, of those that may answer it.
+
+    A memory that only asks has none.
+    """
     sentences = _stated(memory)
     answering = [sentence for sentence in sentences if candidates(question, sentence)]
     known = {_base(word) for word in _WORD.findall(question)} - _EMPTY
     return max(
-        answering or sentences, key=lambda one: sum(_is_known(word, known) for word in _WORD.findall(one))
+        answering or sentences,
+        key=lambda one: sum(_is_known(word, known) for word in _WORD.findall(one)),
+        default="",
     )
 
 
