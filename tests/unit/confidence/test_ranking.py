@@ -14,6 +14,7 @@ from mindful.confidence.calibrator import Calibrator
 from mindful.confidence.decision import decide
 from mindful.confidence.lineage import Lineage
 from mindful.confidence.ranking import Ranking
+from mindful.confidence.signal import features
 from mindful.confidence.threshold import Draws, certify, levels
 from unit.confidence.asked import database
 from unit.confidence.test_calibration import Labels, labels
@@ -43,6 +44,12 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_file_of_the_package_can_be_read() -> None:
     assert all(one.labels >= one.right for one in ranking.shipped().values())
+
+
+def test_rankings_of_the_package_read_the_signals_of_today() -> None:
+    for (_, _, with_memory, tier), one in ranking.shipped().items():
+        assert set(one.calibrator.features) <= set(features(tier, with_memory))
+        assert not with_memory or {"stated", "conveyed", "of_kind"} <= set(one.calibrator.features)
 
 
 @pytest.mark.usefixtures("shipped")
