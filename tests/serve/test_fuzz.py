@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
+import mindful_serve.mcp.server as _registered  # noqa: F401
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mindful_serve.mcp.server import TOOLS
+from mindful_serve.mcp.tool import TOOLS
 from serve.conftest import Start
 from support import SCRIPTED_GENERATOR
 
@@ -73,8 +74,9 @@ def of_schema(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     if kind in ("integer", "number"):
         low, high = schema.get("minimum"), schema.get("maximum")
         above = schema.get("exclusiveMinimum", float("-inf"))
-        found = st.integers(low, high) if kind == "integer" else st.floats(low, high, allow_nan=False)
-        return found.filter(lambda one: above < one < float("inf"))
+        numbers: st.SearchStrategy[Any] = st.floats(low, high, allow_nan=False)
+        numbers = st.integers(low, high) if kind == "integer" else numbers
+        return numbers.filter(lambda one: bool(above < one < float("inf")))
     if kind == "string":
         return FORMATS.get(schema.get("format", ""), TEXT)
     plain = {"boolean": st.booleans(), "null": st.none(), "object": st.dictionaries(TEXT, JSON, max_size=3)}

@@ -4,32 +4,62 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sys
 
 import click
 import uvicorn
 from mindful_client.errors import InvalidInputError
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from mindful_serve import audit
 from mindful_serve.app import application
 from mindful_serve.settings import Settings, is_loopback
 
-_HEAD_S = 15.0
-"""Seconds in which a new connection must have sent a request's head."""
+_PATIENCE_S = 15.0
+"""Seconds in which a connection must have sent a request's head, or read a part of the answer."""
 
 
 class Protocol(H11Protocol):
-    """uvicorn's protocol, which closes a connection that sends no request."""
+    """uvicorn's protocol, which closes a connection that sends no request or reads no answer.
+
+    uvicorn closes an idle connection, but waits without end once a byte of the next request is there.
+    """
+
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request."""
         super().connection_made(transport)
-        self.loop.call_later(_HEAD_S, self._close_unless_begun)
+        self._wait(None)
 
-    def _close_unless_begun(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Start to wait for the next request."""
+        answered = self.cycle
+        super().on_response_complete()
+        self._wait(answered)
+
+    def _wait(self, answered: RequestResponseCycle | None, unread: float = math.inf) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(_PATIENCE_S, self._close_unless_begun, answered, unread)
+
+    def _close_unless_begun(self, answered: RequestResponseCycle | None, unread: float) -> None:
+        if self.cycle is not answered:
+            return
+        left = self.transport.get_write_buffer_size()
+        if not left:
             self.transport.close()
+        elif left < unread:
+            self._wait(answered, left)
+        else:
+            self.transport.abort()
 
 
 def run(settings: Settings) -> None:
