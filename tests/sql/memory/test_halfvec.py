@@ -73,7 +73,9 @@ def test_a_tenants_index_is_of_half_precision_and_used(
     )
     db.execute(f"analyze memory, {TABLE}".encode())
     name = one(admin, "select memory_index_create('crowd', %s)", HALF)
-    assert "halfvec_cosine_ops" in one(db, "select pg_get_indexdef(%s::regclass)", f"mindful.{name}")
+    definition = one(db, "select pg_get_indexdef(%s::regclass)", f"mindful.{name}")
+    assert "halfvec_cosine_ops" in definition
+    assert "ef_construction='128'" in definition
     db.execute("set mindful.tenant = 'crowd'")
     db.execute("set enable_seqscan = off")
     db.execute("set enable_sort = off")
