@@ -1,9 +1,9 @@
 """Measure memory_recall among many memories of many tenants, against bare queries on the same rows in the same run.
 
-Usage: scale.py [--rows N ...] [--dims N] [--queries N] [--one-tenant] [--vector-type TYPE] [--write FILE]. The server
-comes from MINDFUL_DSN, as `make dsn` prints it; each size is a database of its own there, dropped at the end. The peers
-are one HNSW index and one GIN index over all rows, asked for the 10 nearest of all tenants', by a superuser and without
-a filter. The query's embedding is given to both, so the model's time is left out.
+Usage: scale.py [--rows N ...] [--dims N] [--queries N] [--one-tenant] [--vector-type TYPE] [--likeness LOCOMO]
+[--write FILE]. The server comes from MINDFUL_DSN, as `make dsn` prints it; each size is a database of its own there,
+dropped at the end. The peers are one HNSW index and one GIN index over all rows, asked for the 10 nearest of all
+tenants', by a superuser and without a filter. The query's embedding is given to both, so the model's time is left out.
 """
 
 import argparse
@@ -15,7 +15,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import likeness
 import numpy as np
 import psycopg
 from psycopg import sql
@@ -43,11 +45,12 @@ class Times:
 
     values: list[float] = field(default_factory=list)
 
-    def take(self, db: psycopg.Connection, statement: str, arguments: Sequence[object]) -> None:
+    def take(self, db: psycopg.Connection, statement: str, arguments: Sequence[object]) -> list[Any]:
         """Run and time one query."""
         started = time.perf_counter()
-        db.execute(statement, arguments, prepare=True).fetchall()
+        rows = db.execute(statement, arguments, prepare=True).fetchall()
         self.values.append((time.perf_counter() - started) * 1000)
+        return rows
 
     @property
     def p50(self) -> float:
@@ -188,6 +191,23 @@ def agreement(user: psycopg.Connection, db: psycopg.Connection, asked: Sequence[
     return found
 
 
+def breadths(db: psycopg.Connection, asked: Sequence[Query]) -> str:
+    """Recall@10 and milliseconds of the index alone, by hnsw.ef_search."""
+    statement = NEAREST_OWN.replace("%s", f"'{asked[0].tenant}'", 1)
+    exact, shown = [], []
+    with db.transaction():
+        db.execute("set local enable_indexscan = off")
+        exact = [{*db.execute(statement, (query.vector,)).fetchall()} for query in asked]
+    for breadth in (40, 100, 150, 200, 300, 400):
+        db.execute(f"set hnsw.ef_search = {breadth}".encode())
+        times, shares = Times(), []
+        for query, nearest in zip(asked, exact, strict=True):
+            shares.append(len(nearest & {*times.take(db, statement, (query.vector,))}) / K)
+        shown.append(f"{breadth}: {statistics.fmean(shares):.3f}, {times.p50:.2f} / {times.p99:.2f}")
+    db.execute("reset hnsw.ef_search")
+    return "; ".join(shown)
+
+
 def scans(user: psycopg.Connection, asked: Sequence[Query]) -> int:
     """Count the scans of whole tables that recalls make, by the server's own statistics."""
     counted = """select coalesce(sum(seq_scan), 0) from pg_stat_xact_user_tables
@@ -259,7 +279,8 @@ def one_tenant(dsn: str, rows: int, dims: int, count: int, vector_type: str) -> 
                 )
         memory = user.execute("select private_bytes / 1e6 from mindful_status()").fetchone()
         assert memory
-        exact = " / ".join(f"{share:.3f}" for share in agreement(user, db, asked[:50]).values())
+        exact = " / ".join(f"{share:.3f}" for share in agreement(user, db, asked[:200]).values())
+        _progress(f"HNSW alone by hnsw.ef_search: {breadths(db, asked[:200])}")
         shown = [f"{t.p50:.2f} / {t.p99:.2f}" for t in times.values()]
         return (
             f"| {rows:,} | {vector_type} | {' | '.join(shown)} | {exact} | {built} | {disk(db)} "
@@ -342,9 +363,15 @@ def main() -> None:
     parser.add_argument(
         "--vector-type", choices=["vector", "halfvec"], default="halfvec", help="of one tenant"
     )
+    parser.add_argument(
+        "--likeness", type=Path, metavar="LOCOMO", help="compare the embeddings with LoCoMo's, and end"
+    )
     parser.add_argument("--write", type=Path, help="also write the table to this file")
     options = parser.parse_args()
     dsn = os.environ["MINDFUL_DSN"]
+    if options.likeness:
+        print("\n".join(likeness.table(dsn, options.likeness)))
+        return
     lines = list(_ONE_TENANT if options.one_tenant else _TABLE)
     for rows in options.rows:
         if options.one_tenant:
