@@ -43,6 +43,7 @@ comment on function refuse(integer, text) is
 create function enter(number integer, map text, tenant text) returns void
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful_route, pg_temp
+set plan_cache_mode = force_generic_plan
 set lock_timeout = '30s'
 as $$
 begin

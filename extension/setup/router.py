@@ -35,7 +35,8 @@ ROLES = ("mindful_user", "mindful_reader", "mindful_admin", "mindful_application
 
 _FUNCTIONS = f"""
     select p.oid::int8, p.proname as name, p.prokind::text as kind, p.proretset as is_set,
-        p.prorettype = 'void'::regtype as is_void, pg_get_function_arguments(p.oid) as arguments,
+        p.prorettype = 'void'::regtype as is_void, l.lanname = 'sql' as is_sql,
+        pg_get_function_arguments(p.oid) as arguments,
         pg_get_function_identity_arguments(p.oid) as identity, pg_get_function_result(p.oid) as result,
         coalesce(p.proargnames[1:p.pronargs], '{{}}') as names,
         array(select format_type(t, null) from unnest(p.proargtypes) with ordinality a (t, n) order by n) as types,
@@ -44,7 +45,7 @@ _FUNCTIONS = f"""
         array(select r.rolname::text from pg_roles r, aclexplode(p.proacl) a
             where a.grantee = r.oid and a.privilege_type = 'EXECUTE' and r.rolname = any ('{{{",".join(ROLES)}}}')
             order by 1) as roles
-    from pg_proc p
+    from pg_proc p join pg_language l on l.oid = p.prolang
     where p.pronamespace = 'mindful'::regnamespace and p.prorettype <> 'trigger'::regtype
     order by p.proname, p.pronargs"""
 _COLUMNS = """array(
@@ -108,6 +109,7 @@ class Function:
     kind: str
     is_set: bool
     is_void: bool
+    is_sql: bool
     arguments: str
     identity: str
     result: str | None
@@ -389,16 +391,21 @@ def partition_function(one: Function) -> str:
     else:
         body = f"return {call};"
     arguments = ", ".join([f"{ROUTE[0]} integer, {ROUTE[1]} text, {ROUTE[2]} text", *types])
-    return entered(one.name, arguments, "text" if one.is_void else result_of(one), body)
+    result = "text" if one.is_void else result_of(one)
+    return entered(one.name, arguments, result, body, replan=one.is_sql or one.kind == "a")
 
 
-def entered(name: str, arguments: str, result: str, body: str) -> str:
-    """Return a function of a partition that the router calls."""
+def entered(name: str, arguments: str, result: str, body: str, *, replan: bool = True) -> str:
+    """Return a function of a partition that the router calls.
+
+    What is inlined is planned each time, as in a direct call. Other functions go without: the setting reaches all
+    that they call, and a recall would plan dozens of statements.
+    """
+    planned = "set plan_cache_mode = force_custom_plan\n" if replan else ""
     return f"""create function mindful_route.{name}({arguments}) returns {result}
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
-set plan_cache_mode = force_custom_plan
-as $$
+{planned}as $$
 begin
     perform mindful_route.enter($1, $2, $3);
     {body}
