@@ -148,9 +148,12 @@ def test_a_client_with_a_list_of_hosts_writes_on_the_primary_and_reads_on_the_st
 
 
 def test_the_service_reads_on_the_standby(replicated: Pair) -> None:
+    with psycopg.connect(replicated.dsn(0), autocommit=True) as primary:
+        primary.execute("create role served login in role mindful_user")
+    replicated.caught_up()
     settings = Settings(
-        dsn=replicated.dsn(1, 0, target_session_attrs="read-write"),
-        read_dsn=replicated.dsn(0, 1, target_session_attrs="prefer-standby"),
+        dsn=replicated.dsn(1, 0, user="served", target_session_attrs="read-write"),
+        read_dsn=replicated.dsn(0, 1, user="served", target_session_attrs="prefer-standby"),
         connections=2,
     )
     with running(settings) as url, httpx2.Client(base_url=url, timeout=60) as http:
