@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import psycopg
@@ -202,3 +203,35 @@ def test_more_is_recalled_before_the_answer_is_unknown(ana: psycopg.Connection) 
     assert str(chat(ana, "When is the choir rehearsal?")[0]).startswith(UNKNOWN)
     ana.execute("select setting_set('chat_retrieve', 'true')")
     assert "Thursday" in str(chat(ana, "When is the choir rehearsal?")[0])
+
+
+REQUESTS = (
+    ("Write a haiku about rain.", ""),
+    ("Give me three ideas for dinner.", ""),
+    ("Give me three ideas for dinner, and mind my allergies.", "peanuts"),
+    ("Write a birthday card for Marta.", "Marta"),
+    ("Suggest what to write into log 4711.", "4711"),
+    ("Explain how VACUUM writes to the disk.", "VACUUM"),
+)
+
+
+@pytest.mark.parametrize(("request_", "shown"), REQUESTS)
+def test_a_request_is_shown_what_concerns_it_and_not_what_shares_a_word(
+    ana: psycopg.Connection, request_: str, shown: str
+) -> None:
+    """Recall finds by words too, and any two texts share some."""
+    others = [f"Clerk {n} likes tea in the morning." for n in range(100, 250)]
+    page = "VACUUM writes the three maps of a table to the disk and translates its ideas of what is dead."
+    facts = ["I am allergic to peanuts.", "My sister Marta lives in Toronto.", "4711: blue chairs."]
+    ana.execute(
+        "select memory_insert_many(%s)", (json.dumps([{"content": one} for one in (*others, page, *facts)]),)
+    )
+    ana.execute("select llm_chat('Hello')")
+    contents = [
+        content
+        for (content,) in ana.execute(
+            "select content from session_context(session_start(), %s) where part = 'memory'", (request_,)
+        )
+    ]
+    assert (shown != "") == bool(contents), contents
+    assert all(shown in content for content in contents)

@@ -190,6 +190,18 @@ class Bearing:
         """Return whether a memory may be shown for the message: it is not the same question, asked before."""
         return not self.asks or memory not in self.contents or adds(self.question, self.contents[memory])
 
+    def concerns(self, memory: int, least: float) -> bool:
+        """Return whether a weighed memory has to do with the message: it is similar, or has a name or number of it.
+
+        Words alone do not tell: "Write about rain." shares "write" with every text about disks.
+        """
+        content = self.contents.get(memory, "")
+        return (
+            self.similarities.get(memory, 0.0) >= least
+            or bool(self.names(memory))
+            or any(one in content for one in _IDENTIFIER.findall(self.question))
+        )
+
     def after(self, naming: str) -> Bearing:
         """Return the same for the memories that tell of a name, after the memory that gives it."""
         return replace(self, naming=naming)

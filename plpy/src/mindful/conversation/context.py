@@ -350,7 +350,13 @@ class _Composer:
         known = (*rows, *self._reading.turns[:_WEIGHED], *self._reading.core)
         contents = {row["id"]: row["content"] for row in known}
         found = bearing.weigh(self._db, message, embedder, vector, contents)
-        kept = [row for row in kept if found.says_anything(row["id"])]
+        # Recall compares only the nearest memories with the message. Others came by a word alone.
+        kept = [
+            row
+            for row in kept
+            if found.says_anything(row["id"])
+            and ((row["similarity"] or 0) >= _NEITHER or found.concerns(row["id"], _NEITHER))
+        ]
         gone = bearing.outdated(self._db, found, kept[:most])
         self._bearing = found = found.replaced(gone)
         if bridged := self._bridged(found, embedder, most):
