@@ -177,7 +177,7 @@ def reached(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
     yield from (one for one in model.__mro__ if is_model(one))
     for field in model.model_fields.values():
         for one in (field.annotation, *get_args(field.annotation)):
-            if isinstance(one, type) and issubclass(one, BaseModel):
+            if is_model(one):
                 yield from reached(one)
 
 
@@ -201,7 +201,7 @@ async def answer(
 
 
 def same(text: str) -> str:
-    """Leave out of an answer what is of each its own."""
+    """Return an answer without ids and times, which differ between equal answers."""
     return re.sub(r'"(id|created|created_at|item_id)": ?("[^"]*"|\d+)|[0-9a-f]{32}', "", text)
 
 

@@ -272,11 +272,9 @@ def test_no_connection_is_waited_for_longer_than_is_said(start: Start) -> None:
     long = {"model": GENERATOR, "messages": ASK, "logit_bias": {"2": -100}, "max_tokens": 1500}
 
     def hold() -> None:
+        refused = (429, 503)  # the connection is in use, or not open yet
         with suppress(httpx2.TransportError):  # the service ends before its answer
-            while service.post(CHAT, long).status_code in (
-                429,
-                503,
-            ):  # the connection is in use, or not open yet
+            while service.post(CHAT, long).status_code in refused:
                 time.sleep(0.01)
 
     holder = threading.Thread(target=hold)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -18,7 +17,6 @@ SETTINGS = {
     "log_nested_statements": "on",
     "log_analyze": "on",
     "log_timing": "off",
-} | {
     "log_format": "json",
     "log_level": "notice",
 }
@@ -55,9 +53,8 @@ def _told(ana: psycopg.Connection) -> str:
 
 def test_calls_throw_away_few_of_the_rows_that_they_read(ana: psycopg.Connection, connect: Connect) -> None:
     session = _told(ana)
-    ana.execute(
-        "select llm_chat('Hello', %s)", (session,)
-    )  # Without a reply of the model, all turns are read for one.
+    # A session without a reply of the model is read to its beginning for one.
+    ana.execute("select llm_chat('Hello', %s)", (session,))
     memory = one(ana, "select max(id) from memory where session_id = %s", session)
     connect().execute("analyze")  # as autovacuum does
     thrown = [
@@ -71,25 +68,11 @@ def test_calls_throw_away_few_of_the_rows_that_they_read(ana: psycopg.Connection
     assert thrown == []
 
 
-@contextmanager
-def noticed(connection: psycopg.Connection) -> Iterator[list[str]]:
-    """Collect a connection's notices."""
-    notices: list[str] = []
-
-    def keep(notice: psycopg.errors.Diagnostic) -> None:
-        notices.append(notice.message_primary or "")
-
-    connection.add_notice_handler(keep)
-    yield notices
-    connection.remove_notice_handler(keep)
-
-
 def plans(connection: psycopg.Connection, call: str) -> list[dict[str, Any]]:
     """Run a call, and return the plans of all statements in it."""
-    with noticed(connection) as notices:
-        connection.execute("set client_min_messages = notice")
-        connection.execute(call).fetchall()
-        connection.execute("reset client_min_messages")
+    notices: list[str] = []
+    connection.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+    connection.execute(call).fetchall()
     found = [json.loads(text.partition("plan:\n")[2]) for text in notices if "plan:\n" in text]
     assert found
     return found

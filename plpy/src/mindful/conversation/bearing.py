@@ -135,7 +135,8 @@ one of the things in a memory, with a memory about the same thing, with a memory
 _ABOUT = 0.45
 """Cosine similarity from which a memory is about the things of the question."""
 _CERTAIN = linear(r"(?<=[^.!?] )the\b|\b\d+[a-z]\b")
-_BEARS = 0.25
+BEARS = 0.25
+"""Cosine similarity below which a memory has nothing to do with the message, even if it shares a word with it."""
 _examples: dict[tuple[str, int], list[Vector]] = {}
 """Embeddings of the questions, by the embedder's name and dimensions."""
 
@@ -182,6 +183,11 @@ class Bearing:
         found = [id_ for id_, score in self.scores.items() if score >= least]
         return sorted(found, key=lambda id_: -self.scores[id_])
 
+    @property
+    def best(self) -> float:
+        """The score of the memory that answers best; 0 without one."""
+        return max((self.scores[id_] for id_ in self.answering), default=0.0)
+
     def near(self) -> list[int]:
         """Return the memories about the same thing as the question."""
         return [id_ for id_, value in self.similarities.items() if value >= _NEAR and self.held[id_]]
@@ -190,14 +196,14 @@ class Bearing:
         """Return whether a memory may be shown for the message: it is not the same question, asked before."""
         return not self.asks or memory not in self.contents or adds(self.question, self.contents[memory])
 
-    def concerns(self, memory: int, least: float) -> bool:
+    def concerns(self, memory: int) -> bool:
         """Return whether a weighed memory has to do with the message: it is similar, or has a name or number of it.
 
         Words alone do not tell: "Write about rain." shares "write" with every text about disks.
         """
         content = self.contents.get(memory, "")
         return (
-            self.similarities.get(memory, 0.0) >= least
+            self.similarities.get(memory, 0.0) >= BEARS
             or bool(self.names(memory))
             or any(one in content for one in _IDENTIFIER.findall(self.question))
         )
@@ -390,7 +396,7 @@ def _kind(bearing: Bearing) -> str:
         return "certain"
     if near:
         return "same"
-    return "near" if max(bearing.similarities.values(), default=0) >= _BEARS else "else"
+    return "near" if max(bearing.similarities.values(), default=0) >= BEARS else "else"
 
 
 def invents(reply: str, sources: Iterable[str]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from mindful.conversation import assistant, bearing, clarification, named
-from mindful.conversation.bearing import Bearing
+from mindful.conversation.bearing import BEARS, Bearing
 from mindful.conversation.bridge import named_instead
 from mindful.conversation.clarification import Clarified
 from mindful.conversation.expected import kind_of
@@ -28,8 +28,6 @@ _RELEVANT = 0.6
 """Share of the best memory's score that others must reach to be shown: weak ones mislead a small model."""
 _RELATED = 0.3
 """Cosine similarity below which a memory that shares no word with the message has nothing to do with it."""
-_NEITHER = 0.25
-"""Cosine similarity below which a memory has nothing to do with the message, even if it shares a word with it."""
 _WEIGHED = 6
 """Recalled memories, and newest turns, that are weighed as answers to the message."""
 TURNS = 2
@@ -327,8 +325,7 @@ class _Composer:
             return []
         then = bearing.weigh(self._db, question, embedder, vector, contents)
         then = then.replaced(bearing.outdated(self._db, then, [rows[id_] for id_ in contents]))
-        best = max(map(found.scores.__getitem__, found.answering), default=0.0)
-        if not then.answering or then.scores[then.answering[0]] <= best:
+        if then.best <= found.best:
             return []
         self._bearing = then.after(found.contents[first])
         second = rows[then.answering[0]]
@@ -354,8 +351,7 @@ class _Composer:
         kept = [
             row
             for row in kept
-            if found.says_anything(row["id"])
-            and ((row["similarity"] or 0) >= _NEITHER or found.concerns(row["id"], _NEITHER))
+            if found.says_anything(row["id"]) and (row["similarity"] is not None or found.concerns(row["id"]))
         ]
         gone = bearing.outdated(self._db, found, kept[:most])
         self._bearing = found = found.replaced(gone)
@@ -401,6 +397,6 @@ def related(rows: Sequence[Row], shown: Container[int | None], message: str) -> 
         for row in rows
         if row["id"] not in shown
         and row["content"] != message
-        and (row["similarity"] is None or row["similarity"] >= _NEITHER)
+        and (row["similarity"] is None or row["similarity"] >= BEARS)
         and (row["bm25"] is not None or (row["similarity"] or 0) >= _RELATED)
     ]

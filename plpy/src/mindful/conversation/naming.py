@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 
 from mindful.conversation.asked import thing_named
 from mindful.core.pattern import Short, linear
@@ -55,8 +55,8 @@ def name_given(question: str, sentence: str) -> str | None:
     thing = thing_named(question)
     if thing is None:
         return None
-    if of_one := _of_person(thing, question):
-        return of_one(sentence)
+    if person := _person(thing, question):
+        return _full_name(person, sentence)
     at = _place(thing, sentence)
     if at < 0:
         return None
@@ -66,19 +66,15 @@ def name_given(question: str, sentence: str) -> str | None:
     return min(after)[1] if after else max(found)[1] if found else None
 
 
-def _of_person(thing: str, question: str) -> Callable[[str], str | None] | None:
-    """Return what reads the full name of a person, if a question asks for another part of a name that it has."""
-    given = next(
-        (word for word in _ANY.findall(question[1:]) if word.lower() == thing and word[0].isupper()), None
-    )
-    if given is None:
-        return None
+def _person(thing: str, question: str) -> str | None:
+    """Return the name in a question that asks for another part of it, such as a surname."""
+    words = _ANY.findall(question[1:])
+    return next((word for word in words if word.lower() == thing and word[0].isupper()), None)
 
-    def read(sentence: str) -> str | None:
-        names = (match[0].strip("'\u2019") for match in _FULLS.finditer(sentence))
-        return next((name for name in names if len(name.split()) > 1 and given in name.split()), None)
 
-    return read
+def _full_name(person: str, sentence: str) -> str | None:
+    names = (match[0].strip("'\u2019") for match in _FULLS.finditer(sentence))
+    return next((name for name in names if len(name.split()) > 1 and person in name.split()), None)
 
 
 def _names(sentence: str) -> Iterator[tuple[int, str]]:
