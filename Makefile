@@ -115,6 +115,11 @@ bench-action: up scripted dev #: measure what trying again gains, and draw a rep
 	@[ -n "$(DATA)" ] || { echo "DATA=folder is needed: see tests/bench/action.py" >&2; exit 2; }
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=plpy/src:client/src:tests $(dev)python tests/bench/action.py "$(DATA)" $(BENCH_ARGS)
 
+bench-cost: up scripted dev #: measure what an embedded model before a served one saves, 40 minutes (DATA=folder, BENCH_ARGS="--second FILE.gguf")
+	@[ -n "$(DATA)" ] || { echo "DATA=folder is needed: see tests/bench/cost.py" >&2; exit 2; }
+	@$(setup)/python.sh server engine
+	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=plpy/src:client/src:tests $(dev)python tests/bench/cost.py "$(DATA)" $(BENCH_ARGS)
+
 bench-lesson: up scripted dev #: measure what labels do when a like question is asked (DATA=SelfAware.json, BENCH_ARGS=...)
 	@MINDFUL_TEST_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=tests $(dev)python tests/bench/lesson.py "$(DATA)" $(BENCH_ARGS)
 

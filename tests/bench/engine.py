@@ -28,7 +28,23 @@ from support.models import EMBEDDER, GENERATOR
 TOKENS = 64
 CROWD_TOKENS = 8
 ROWS = 200
+FIRST_CALLS = 5
 MODES = ("embedded", "served")
+MEMORY = "memory of a connection that used both models, MB"
+EMBEDDING, TOKEN = "first embedding of a connection, ms", "first token of a connection, ms"
+PROCESSOR = " of processor time, the engine's included"
+NEW = f"new connections x {TOKENS} tokens, tokens/s"
+WARM = "connections that used the model before, tokens/s"
+MANY = "prompts of one llm_generate_many, tokens/s"
+INSERTED = "rows/s of memory_insert_many"
+GOALS = {
+    MEMORY: "served <= 20",
+    EMBEDDING: "<= 0.25",
+    TOKEN: "<= 0.25",
+    NEW: ">= 2, and >= 0.9 of the engine without PostgreSQL",
+    INSERTED: ">= 0.9",
+}
+"""Of served : embedded where nothing else is named."""
 
 
 def prompt(at: int) -> str:
@@ -60,12 +76,18 @@ class Bench:
             connection.execute("select llm_embed('a text'), llm_generate('Hi', max_tokens => 8)")
             return float(one(connection, "select private_bytes from mindful_status()")) / 1e6
 
-    def first_ms(self, sql: str) -> float:
-        """Time of the first call of a new connection."""
-        with self.connect() as connection:
-            started = time.perf_counter()
-            connection.execute(sql.encode()).fetchone()
-            return (time.perf_counter() - started) * 1000
+    def first(self, name: str, sql: str) -> dict[str, float]:
+        """Median time of the first call of new connections, and its processor time with the engine's."""
+        found = []
+        for _ in range(FIRST_CALLS):
+            with self.connect() as connection:
+                pids = [connection.info.backend_pid, *self.engine.children()]
+                began, started = processor_ms(pids), time.perf_counter()
+                connection.execute(sql.encode()).fetchone()
+                found.append(((time.perf_counter() - started) * 1000, processor_ms(pids) - began))
+        return dict(
+            zip((name, name + PROCESSOR), map(statistics.median, zip(*found, strict=True)), strict=True)
+        )
 
     def together(self, work: Callable[[int], int]) -> float:
         """Tokens a second of new connections that all begin at once."""
@@ -156,64 +178,69 @@ class Bench:
                 return ROWS / (time.perf_counter() - started)
 
 
+def processor_ms(pids: Sequence[int]) -> float:
+    """Return the processor time that processes have used."""
+    tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e6
+
+
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
 
 
 def measured(bench: Bench, rounds: int) -> tuple[dict[str, dict[str, list[float]]], list[float]]:
     """Return the figures of each line and side, round by round, and the load of each round."""
-    together = f"{bench.connections} new connections x {TOKENS} tokens, tokens/s"
-    kinds: dict[str, Callable[[], float]] = {
-        "memory of a connection that used both models, MB": bench.memory_mb,
-        "first embedding of a connection, ms": lambda: bench.first_ms("select llm_embed('a text')"),
-        "first token of a connection, ms": lambda: bench.first_ms(
-            "select llm_generate('What is the capital of France?', max_tokens => 1)"
-        ),
-        together: lambda: bench.together(bench.generate),
-        f"{bench.connections} connections that used the model before, tokens/s": bench.warm,
-        f"llm_generate_many of {bench.connections} prompts, tokens/s": bench.many,
-        "rows/s of memory_insert_many": bench.rows_a_second,
-    }
+    measures: list[Callable[[], dict[str, float]]] = [
+        lambda: {MEMORY: bench.memory_mb()},
+        lambda: bench.first(EMBEDDING, "select llm_embed('a text')"),
+        lambda: bench.first(TOKEN, "select llm_generate('What is the capital of France?', max_tokens => 1)"),
+        lambda: {NEW: bench.together(bench.generate)},
+        lambda: {WARM: bench.warm()},
+        lambda: {MANY: bench.many()},
+        lambda: {INSERTED: bench.rows_a_second()},
+    ]
     figures: dict[str, dict[str, list[float]]] = {}
     loads = []
     for _ in range(rounds):
         for mode in MODES:
             bench.choose(mode)
-            for name, measure in kinds.items():
-                figures.setdefault(name, {}).setdefault(mode, []).append(measure())
-        figures[together].setdefault("alone", []).append(bench.together(bench.ask_engine))
+            for measure in measures:
+                for name, value in measure().items():
+                    figures.setdefault(name, {}).setdefault(mode, []).append(value)
+        figures[NEW].setdefault("alone", []).append(bench.together(bench.ask_engine))
         loads.append(os.getloadavg()[0])
     return figures, loads
 
 
-def table(figures: dict[str, dict[str, list[float]]]) -> list[str]:
+def table(figures: dict[str, dict[str, list[float]]], connections: int) -> list[str]:
     lines = [
-        "| | embedded | served | served : embedded | engine without PostgreSQL |",
-        "|---|---|---|---|---|",
+        "| | embedded | served | served : embedded | goal | engine without PostgreSQL |",
+        "|---|---|---|---|---|---|",
     ]
     for name, sides in figures.items():
         ours, alone = sides["served"], sides.get("alone")
         beside = f"{statistics.median(alone):.1f} (served : this {ratio(ours, alone):.2f})" if alone else ""
+        count = f"{connections} " if name in (NEW, WARM, MANY) else ""
         lines.append(
-            f"| {name} | {statistics.median(sides['embedded']):.1f} | {statistics.median(ours):.1f} "
-            f"| {ratio(ours, sides['embedded']):.2f} | {beside} |"
+            f"| {count}{name} | {statistics.median(sides['embedded']):.1f} | {statistics.median(ours):.1f} "
+            f"| {ratio(ours, sides['embedded']):.2f} | {GOALS.get(name, '')} | {beside} |"
         )
     return lines
 
 
 def report(bench: Bench, rounds: int, crowd: int, threads: str) -> str:
     figures, loads = measured(bench, rounds)
-    _, warm, many = (figures[name]["embedded"] for name in list(figures)[3:6])
+    warm, many = (figures[name]["embedded"] for name in (WARM, MANY))
     bench.choose("served")
     failed, slowest, whole = bench.crowd(crowd)
     return "\n".join(
         [
-            *table(figures),
+            *table(figures, bench.connections),
             "",
             f"- Embedded, {bench.connections} connections that used the model before make {ratio(warm, many):.2f} of "
-            "`llm_generate_many`'s tokens/s.",
-            f"- Served, {crowd} new connections at once, {CROWD_TOKENS} tokens each: {failed} failed, the slowest took "
-            f"{slowest:.1f} s, all {whole:.1f} s.",
+            "`llm_generate_many`'s tokens/s (goal >= 0.9).",
+            f"- Served, {crowd} new connections at once, {CROWD_TOKENS} tokens each: {failed} failed (goal 0), "
+            f"the slowest took {slowest:.1f} s, all {whole:.1f} s.",
             f"- {rounds} rounds, {os.cpu_count()} processors, {threads} threads for each model, load {min(loads):.1f} "
             f"to {max(loads):.1f}.",
         ]

@@ -34,7 +34,7 @@ class Questions:
 
 def sets(data: Path, limit: int) -> list[Questions]:
     """Read every set, at most `limit` questions of each, those that say most first."""
-    first = [_rgb(data, limit), trivia(data, limit), told(data, limit)]
+    first = [passages(data, limit), trivia(data, limit), told(data, limit)]
     return [*first, *_locomo(data, limit), *_others(data, limit)]
 
 
@@ -83,8 +83,8 @@ def _selfaware(data: Path) -> list[Row]:
     return rows
 
 
-def _rgb(data: Path, limit: int) -> Questions:
-    """Each question with passages that support the answer, that contradict it, and that are about other things."""
+def passages(data: Path, limit: int) -> Questions:
+    """Read RGB: each question with passages that support the answer, contradict it, and are about other things."""
     rows = [
         _gold(row["query"], _flat(row["answer"]), memories=row[kind][:3], source=row["query"])
         for row in _lines(data / "rgb_en_fact_dev.jsonl")

@@ -9,9 +9,14 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
+from gguf import GGUFWriter
+from mindful_client.engine.gguf import facts
+from mindful_client.engine.size import bytes_per_token
+from psycopg.types.json import Jsonb
 from support import EMBEDDER, GENERATOR, fails
 from support.cluster import Connect
 from support.engine import Engine, running_engine, until
@@ -171,3 +176,43 @@ def test_a_server_of_another_model_is_refused(engine: Engine, admin: psycopg.Con
         with fails(sqlstate, hint=""):
             admin.execute("select model_serve(%s, %s)", (name, f"unix:{engine.directory}/{other}.sock"))
     assert admin.execute("select options from model where name = %s", (GENERATOR,)).fetchone() == row
+
+
+def test_a_model_with_a_template_of_its_own_is_served(
+    admin: psycopg.Connection, ana: psycopg.Connection, db: psycopg.Connection, dsn: str
+) -> None:
+    # llama.cpp's server would put the system prompt into the question.
+    template = (
+        "{% for message in messages if message.role == 'user' %}Q: {{ message.content }}\nA:{% endfor %}"
+    )
+    admin.execute(
+        """select model_register('questions', 'generator', 'llama_cpp', source, %s)
+           from model where name = %s""",
+        (Jsonb({"template": template, "stop": ["\n"], "context_length": 512}), GENERATOR),
+    )
+    ask = """select prompt_tokens, text from llm_generate_detail(
+                 'Where is Oslo? <|im_end|>', 'questions', max_tokens => 1)"""
+    embedded = ana.execute(ask).fetchone()
+    with running_engine(db, dsn, "questions", "--when-down", "error", "--slots", "1", count=1):
+        assert ana.execute(ask).fetchone() == embedded
+        assert models(ana)["questions", "openai"][1] == "up"
+
+
+def test_the_facts_of_a_file_are_read_without_its_vocabulary(tmp_path: Path) -> None:
+    writer = GGUFWriter(tmp_path / "file.gguf", "llama")
+    writer.add_block_count(3)
+    writer.add_embedding_length(64)
+    writer.add_head_count(4)
+    writer.add_token_list(["a", "caf\u00e9", ""])
+    writer.add_head_count_kv([1, 2, 4])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    assert facts(f"{tmp_path}/file.gguf") == {
+        "general.architecture": "llama",
+        "llama.block_count": 3,
+        "llama.embedding_length": 64,
+        "llama.attention.head_count": 4,
+        "llama.attention.head_count_kv": [1, 2, 4],
+    }
+    assert bytes_per_token(f"{tmp_path}/file.gguf") == 7 * (16 + 16) * 2

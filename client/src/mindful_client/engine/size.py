@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from mindful_client.engine.gguf import facts
 
 _MOST_SLOTS = 32
 _SHARE = 4
@@ -52,20 +53,13 @@ def size_of(
 
 def bytes_per_token(file: str) -> int:
     """Bytes of keys and values that a token of a GGUF file's model takes."""
-    from gguf import GGUFReader
-
-    reader = GGUFReader(file)
-
-    def value(key: str, default: Any = None) -> Any:
-        field = reader.get_field(key)
-        return default if field is None else field.contents()
-
-    name = value("general.architecture")
-    layers, heads = value(f"{name}.block_count"), value(f"{name}.attention.head_count")
-    width = value(f"{name}.embedding_length") // heads
-    key = value(f"{name}.attention.key_length", width)
-    of_values = value(f"{name}.attention.value_length", width)
-    shared = value(f"{name}.attention.head_count_kv", heads)
+    found = facts(file)
+    name = found["general.architecture"]
+    layers, heads = found[f"{name}.block_count"], found[f"{name}.attention.head_count"]
+    width = found[f"{name}.embedding_length"] // heads
+    key = found.get(f"{name}.attention.key_length", width)
+    of_values = found.get(f"{name}.attention.value_length", width)
+    shared = found.get(f"{name}.attention.head_count_kv", heads)
     total = sum(shared) if isinstance(shared, list) else shared * layers
     return int(total * (key + of_values) * _BYTES)
 

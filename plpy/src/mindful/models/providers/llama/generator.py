@@ -80,6 +80,11 @@ class LlamaGenerator:
         self._lookup = lookup if self.state_format is not None else 0
         self._attention = _ATTENTION * weights.attention if self.state_format is not None else 0.0
 
+    @property
+    def template(self) -> str:
+        """The chat template."""
+        return self._template.source
+
     def held(self, tokens: Sequence[int]) -> int:
         """Count the tokens from the first on that are in the cache."""
         return common_prefix(self._cached, tokens) if self._tenant == self._cached_for else 0

@@ -24,6 +24,7 @@ _OPTIONS = {
         "prompt_cache",
         "grammars",
         "llguidance",
+        "template",
         "stop",
         "system_prompt",
         "layout",
@@ -45,6 +46,11 @@ def inspect(kind: str, source: str, options: Mapping[str, Any], host: Host) -> M
     server = _server(source, options, host)
     try:
         settings = dict(options) | _found(server, kind, options, host)
+        if "template" in options and settings["server"] != "llama.cpp":
+            raise InvalidParameterError(
+                f"option template is for servers of llama.cpp, this one is of {settings['server']}",
+                "Leave the option out, and start the server with the template.",
+            )
         spec = ModelSpec("", kind, "openai", source, "", settings)
         dims: int | None = None
         if kind == "generator":

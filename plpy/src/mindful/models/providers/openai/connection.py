@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import http.client
 import io
 import select
 import socket
@@ -16,6 +15,7 @@ from typing import Any
 from mindful.core.errors import EngineAnswerError
 from mindful.core.ports import Interrupts
 from mindful.models.providers.openai.address import Address, Entry, targets
+from mindful.models.providers.openai.message import Response, request
 
 LOOK_S = 0.02
 """Between two checks for interrupts while nothing arrives."""
@@ -68,22 +68,19 @@ class _Waiter:
 
 
 class _Socket:
-    """A socket as http.client uses one."""
+    """A socket that sends and receives while it checks for interrupts."""
 
     def __init__(self, sock: socket.socket, waiter: _Waiter) -> None:
         self.sock = sock
         self._waiter = waiter
 
-    def sendall(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         left = memoryview(data)
         while left:
             left = left[self._again(partial(self.sock.send, left), select.POLLOUT) :]
 
-    def makefile(self, _mode: str, *_arguments: object) -> io.BufferedReader:
+    def reader(self) -> io.BufferedReader:
         return io.BufferedReader(_Reader(self._receive), 1 << 16)
-
-    def close(self) -> None:
-        """Do nothing: http.client closes its socket before it reads an answer that the connection's end ends."""
 
     def _receive(self, buffer: memoryview) -> int:
         count = self._again(lambda: self.sock.recv_into(buffer), select.POLLIN)
@@ -124,40 +121,38 @@ class Connection:
     def __init__(self, address: Address, found: Entry, limits: Limits) -> None:
         self._address, self._found, self._limits = address, found, limits
         self._waiter = _Waiter(limits)
-        self.sock: socket.socket | None = None
-        self._http = http.client.HTTPConnection(
-            "localhost" if address.scheme == "unix" else address.host, address.port or None
-        )
+        self._socket: _Socket | None = None
 
     def open(self, interrupts: Interrupts, seconds: float | None = None) -> None:
         """Connect if needed. The next answer must be complete after `seconds`, by default as Limits.whole says."""
         self._waiter.begin(interrupts, seconds or self._limits.whole)
-        if self._http.sock is None:
-            self._http.sock = self._connected(interrupts)
+        if self._socket is None:
+            self._socket = self._connected(interrupts)
 
-    def ask(self, method: str, path: str, body: bytes | None) -> http.client.HTTPResponse:
+    def ask(self, method: str, path: str, body: bytes | None) -> Response:
         """Send a request, and return its answer as soon as its headers are there."""
+        assert self._socket is not None
+        host = "localhost" if self._address.scheme == "unix" else self._address.origin.partition("//")[2]
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if self._found.key is not None:
             headers["Authorization"] = f"Bearer {self._found.key}"
-        self._http.request(method, path, body, headers)
-        return self._http.getresponse()
+        self._socket.send(request(method, host, path, headers, body))
+        return Response(self._socket.reader())
 
     def close(self) -> None:
         """Close it."""
-        self._http.close()
-        if self.sock is not None:
-            self.sock.close()
+        if self._socket is not None:
+            self._socket.sock.close()
 
     def ended(self) -> bool:
         """Return whether the server has closed the idle connection."""
-        if self.sock is None or self._http.sock is None:
+        if self._socket is None:
             return True
         poll = select.poll()
-        poll.register(self.sock, select.POLLIN)
+        poll.register(self._socket.sock, select.POLLIN)
         return bool(poll.poll(0))
 
-    def _connected(self, interrupts: Interrupts) -> Any:
+    def _connected(self, interrupts: Interrupts) -> _Socket:
         for family, where in targets(self._address, self._found, interrupts):
             sock = socket.socket(family, socket.SOCK_STREAM)
             try:
@@ -165,8 +160,7 @@ class Connection:
                 self._connect(sock, where)
                 if family != socket.AF_UNIX:
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self.sock = self._secured(sock)
-                return _Socket(self.sock, self._waiter)
+                return _Socket(self._secured(sock), self._waiter)
             except OSError:
                 sock.close()
             except BaseException:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from mindful.core.errors import ContextLengthError, MissingPackageError
 from mindful.core.ports import Interrupts, Sampling
-from mindful.models.gbnf import lark
 
 if TYPE_CHECKING:
     from mindful.models.providers.guide import Guide, Guides
@@ -68,6 +67,8 @@ class Constraints:
 
     def _grammar(self, sampling: Sampling, interrupts: Interrupts) -> Constraint:
         assert sampling.grammar is not None
+        from mindful.models.gbnf import lark  # few calls have a grammar
+
         text = lark(sampling.grammar)
         if self._bounded:
             if text.count("\n") + _depths(text) > _LARGEST:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from mindful.core.ports import Interrupts
 from mindful.models.providers.openai.address import Address, entry
 from mindful.models.providers.openai.connection import Connection, FailedError, Limits, pause
 from mindful.models.providers.openai.health import Health
+from mindful.models.providers.openai.message import BrokenError, Response
 
 _LONGEST_LINE = 4 << 20
 _BACK_OFF_S = (0.1, 0.4)
@@ -88,7 +88,7 @@ class Server:
                 if event.get("stop") is True:  # the last one of llama.cpp's own form
                     _body(response)
                     return
-            raise http.client.IncompleteRead(b"")
+            raise BrokenError
 
     def reachable(self, interrupts: Interrupts, path: str) -> bool:
         """Return whether the server answers a path within `Limits.connect`. An open connection counts as an answer.
@@ -104,7 +104,7 @@ class Server:
             connection, response = self._try("GET", path, None, interrupts, _MISSING, self._limits.connect)
             _body(response)
             self._idle.append(connection)
-        except (EngineError, FailedError, OSError, http.client.HTTPException) as error:
+        except (EngineError, FailedError, OSError, BrokenError) as error:
             if isinstance(error, FailedError):
                 self.health.bad(str(error))
             return False
@@ -141,8 +141,8 @@ class Server:
             try:
                 return _parsed(data)
             except EngineAnswerError:
-                if response.length is None and not response.chunked:  # a server that ended looks like this
-                    raise http.client.IncompleteRead(b"") from None
+                if not response.bounded:  # a server that ended looks like this
+                    raise BrokenError from None
                 raise
 
     @contextmanager
@@ -153,17 +153,17 @@ class Server:
         body: Mapping[str, Any] | None,
         interrupts: Interrupts,
         none_at: Sequence[int] = (),
-    ) -> Iterator[http.client.HTTPResponse]:
+    ) -> Iterator[Response]:
         """Send a request, again where that is of use, and keep the connection if all of the answer was read."""
         data = None if body is None else json.dumps(body).encode()
         connection, response = self._sent(method, path, data, interrupts, none_at)
         kept = False
         try:
             yield response
-            kept = response.isclosed() and not response.will_close
+            kept = response.ended and response.reusable
         except TimeoutError:
             raise self._late() from None
-        except (OSError, http.client.HTTPException):
+        except (OSError, BrokenError):
             self.health.bad("it ended its answer in the middle")
             raise EndedError(self.address) from None
         finally:
@@ -174,7 +174,7 @@ class Server:
 
     def _sent(
         self, method: str, path: str, data: bytes | None, interrupts: Interrupts, none_at: Sequence[int]
-    ) -> tuple[Connection, http.client.HTTPResponse]:
+    ) -> tuple[Connection, Response]:
         interrupts.check()  # many quick requests in a row never wait, where interrupts are checked otherwise
         self.health.check(self.address)
         for wait_s in (*_BACK_OFF_S, None):
@@ -198,7 +198,7 @@ class Server:
         interrupts: Interrupts,
         none_at: Sequence[int],
         seconds: float | None = None,
-    ) -> tuple[Connection, http.client.HTTPResponse]:
+    ) -> tuple[Connection, Response]:
         started = time.monotonic()
         connection = self._connection(interrupts, seconds)
         try:
@@ -210,14 +210,14 @@ class Server:
         except TimeoutError:
             connection.close()
             raise self._late() from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, BrokenError) as error:
             connection.close()
             raise FailedError(f"the connection broke ({type(error).__name__})") from None
         except BaseException:
             connection.close()
             raise
 
-    def _raise(self, response: http.client.HTTPResponse) -> None:
+    def _raise(self, response: Response) -> None:
         status = response.status
         if 300 <= status < 400:
             raise EngineAnswerError(
@@ -231,7 +231,7 @@ class Server:
             )
         body: Any = None
         with suppress(ValueError, RecursionError):
-            body = json.loads(response.read(1 << 16))
+            body = json.loads(response.read())
         raise _refused(self.address, status, body)
 
     def _late(self) -> EngineError:
@@ -242,14 +242,8 @@ class Server:
         )
 
 
-def _body(response: http.client.HTTPResponse) -> bytes:
-    """Read an answer in pieces: the library makes room at once for as much as the server says will come."""
-    pieces = []
-    while piece := response.read(1 << 16):
-        pieces.append(piece)
-    if response.length:
-        raise http.client.IncompleteRead(b"")
-    return b"".join(pieces)
+def _body(response: Response) -> bytes:
+    return b"".join(iter(response.read, b""))
 
 
 def _parsed(data: bytes) -> Any:

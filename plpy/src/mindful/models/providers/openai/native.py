@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mindful.core.errors import ContextLengthError, InvalidParameterError
 from mindful.core.ports import Completion, Interrupts, Message, Piece, Sampling, Workers
@@ -15,6 +15,9 @@ from mindful.models.providers.openai.http import Server
 from mindful.models.providers.openai.served import ServedGenerator, malformed, note
 from mindful.models.providers.packing import common_prefix
 from mindful.models.providers.turns import as_user, merged
+
+if TYPE_CHECKING:
+    from mindful.models.providers.template import Template
 
 _TOP = 200
 """Likeliest tokens that are asked for where candidates are scored; others are asked for one by one."""
@@ -40,9 +43,11 @@ class LlamaServerGenerator(ServedGenerator):
         self._caches = bool(options.get("prompt_cache", True))
         self._root = server.address.root
         self._endpoint = f"{self._root}/completion"
-        self._mark = secrets.token_hex(8)
+        self._mark = os.urandom(8).hex()
         self._skeletons: dict[tuple[str, ...], list[list[int] | int] | None] = {}
         self._before: Sequence[int] = ()
+        self._template: Template | None = None
+        self._source: str | None = options.get("template")
 
     def serve(self, tenant: str) -> None:
         """Say for whom the next calls are."""
@@ -66,8 +71,10 @@ class LlamaServerGenerator(ServedGenerator):
     def encode(self, messages: Sequence[Message]) -> list[int]:
         """Render messages with the model's chat template, ready for its answer, as tokens.
 
-        The server renders marks in the place of contents: a user's <|im_end|> is text, as in the embedded engine.
+        Marks are rendered in the place of contents: a user's <|im_end|> is text, as in the embedded engine.
         """
+        if self._source is not None:
+            return self._own_template(self._source).encode(messages, self._template_tokens, self._tokens)
         parts = merged(messages)
         skeleton = self._skeleton(parts)
         if skeleton is None:
@@ -227,7 +234,7 @@ class LlamaServerGenerator(ServedGenerator):
         return pieces
 
     def _tokens(self, text: str, surround: bool = False, special: bool = False) -> list[int]:
-        if not text:
+        if not text and not surround:
             return []
         return self._remembered((text, surround, special), lambda: self._tokenized(text, surround, special))
 
@@ -255,19 +262,29 @@ class LlamaServerGenerator(ServedGenerator):
         if not isinstance(prompt, str):
             raise malformed("prompt")
         first, *others = prompt.split(f"{self._mark}_")
-        begins = bool(self._bos) and first.startswith(self._bos)
-        skeleton: list[list[int] | int] = [self._tokens(first, surround=not begins, special=True)]
+        bos = self._special("bos")
+        skeleton: list[list[int] | int] = [self._template_tokens(first, not (bos and first.startswith(bos)))]
         for other in others:
             at, _, rest = other.partition("_")
-            skeleton += [int(at), self._tokens(rest, special=True)]
+            skeleton += [int(at), self._template_tokens(rest, False)]
         return skeleton
 
-    @property
-    def _bos(self) -> str:
-        def ask() -> str:
-            return str((self._server.get(f"{self._root}/props", self._host) or {}).get("bos_token") or "")
+    def _template_tokens(self, text: str, opens: bool) -> list[int]:
+        return self._tokens(text, surround=opens, special=True)
 
-        return self._remembered("bos", ask)
+    def _own_template(self, source: str) -> Template:
+        if self._template is None:
+            from mindful.models.providers.template import Template  # loads jinja2, which few models need
+
+            self._template = Template(source, self._special("bos"), self._special("eos"))
+        return self._template
+
+    def _special(self, name: str) -> str:
+        def ask() -> str:
+            props = self._server.get(f"{self._root}/props", self._host) or {}
+            return str(props.get(f"{name}_token") or "")
+
+        return self._remembered(name, ask)
 
 
 def _cached(event: Mapping[str, Any]) -> int:

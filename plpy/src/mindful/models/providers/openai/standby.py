@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,6 +13,10 @@ from mindful.core.ports import Embedder, Generator, Host, Message, ModelSpec
 from mindful.models import providers
 
 _TEXT = "Marta moved to Toronto in 2019, and caf\u00e9s there cost 5 dollars."
+_CONVERSATIONS = (
+    [Message("system", "Be brief."), Message("user", _TEXT)],
+    [Message("user", _TEXT), Message("assistant", "Yes."), Message("user", _TEXT)],
+)
 _CANDIDATES = (" the", " a", "The", "I", "Yes", "No")
 _FARTHEST_NATS = 0.5
 _LEAST_COSINE = 0.999
@@ -25,21 +30,24 @@ def examined(host: Host, spec: ModelSpec, address: str) -> Mapping[str, Any]:
         given = {"context_length": model.context_length} if spec.kind == "generator" else {}
         if spec.kind == "embedder":
             given = {"context_length": model.longest, "strip_accents": model.strips_accents}
-        openai = providers.module("openai")
-        facts = openai.inspect(spec.kind, address, given, host)
-        served = cast(Any, openai.load(ModelSpec("", spec.kind, "openai", address, "", facts.found), host))
-        try:
-            same = (_same_embedder if spec.kind == "embedder" else _same_generator)(model, served, host)
-        finally:
-            served.close()
+        same = _same_embedder if spec.kind == "embedder" else _same_generator
+        # A server has a template of its own where the file has none, and renders some in another way.
+        templates = [{"template": model.template}] if spec.kind == "generator" else []
+        for more in ({}, *templates):
+            found = providers.module("openai").inspect(spec.kind, address, given | more, host).found
+            with closing(_served(spec.kind, address, found, host)) as served:
+                if same(model, served, host):
+                    return found
     finally:
         model.close()
-    if not same:
-        raise InvalidParameterError(
-            f'the server {address} runs another model than the file of "{spec.name}"',
-            "Start the server with the same file.",
-        )
-    return facts.found
+    raise InvalidParameterError(
+        f'the server {address} runs another model than the file of "{spec.name}"',
+        "Start the server with the same file.",
+    )
+
+
+def _served(kind: str, address: str, options: Mapping[str, Any], host: Host) -> Any:
+    return providers.module("openai").load(ModelSpec("", kind, "openai", address, "", options), host)
 
 
 def _same_embedder(embedded: Embedder, served: Embedder, host: Host) -> bool:
@@ -50,9 +58,9 @@ def _same_embedder(embedded: Embedder, served: Embedder, host: Host) -> bool:
 
 
 def _same_generator(embedded: Generator, served: Generator, host: Host) -> bool:
-    tokens = embedded.encode([Message("system", "Be brief."), Message("user", _TEXT)])
-    if list(tokens) != list(served.encode([Message("system", "Be brief."), Message("user", _TEXT)])):
+    if any(list(embedded.encode(one)) != list(served.encode(one)) for one in _CONVERSATIONS):
         return False
+    tokens = embedded.encode(_CONVERSATIONS[0])
     ours = embedded.next_logprobs(tokens, _CANDIDATES, host)
     theirs = served.next_logprobs(tokens, _CANDIDATES, host)
     # Those that are nearly impossible are rounded more.
