@@ -21,7 +21,7 @@ from answers import FIRST, TOKENS, Bench
 from mindful_client import Client
 from mindful_client.cli.confidence import picture
 from psycopg.conninfo import make_conninfo
-from questions import Questions, Row, told, trivia, unlike
+from questions import Questions, Row, halves, told, trivia, unlike
 from support.markers import put
 
 BUDGET = 0.5
@@ -43,7 +43,7 @@ class Trial:
 
     def __init__(self, bench: Bench, questions: Questions) -> None:
         self._bench, self._name, self._tenant = bench, questions.name, questions.tenant
-        self._memories, self.halves = questions.memories, (questions.rows[::2], questions.rows[1::2])
+        self._memories, self.halves = questions.memories, halves(questions.rows)
         bench.enter(questions)
 
     def rows(self) -> Iterator[str]:
@@ -144,7 +144,7 @@ def chats(bench: Bench, questions: Questions, rows: Sequence[Row]) -> None:
     """Ask, with every way on, as many a day, and label each answer as its user would."""
     bench.enter(questions)
     for key in ("retrieve", "escalate", "retry", "clarify"):
-        bench.db.execute("select setting_set(%s, 'true')", (key,))
+        bench.db.execute("select setting_set(%s, 'true')", (f"chat_{key}",))
     days = -(-len(rows) // A_DAY)
     for at, row in enumerate(rows):
         with bench.db.transaction():

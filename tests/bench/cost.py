@@ -10,6 +10,7 @@ prints it. FILE is docs/engines.md.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -24,7 +25,7 @@ from answers import FIRST, SECOND, TOKENS, Bench
 from mindful.confidence.threshold import upper_bound
 from psycopg import Rollback
 from psycopg.errors import ObjectNotInPrerequisiteState
-from questions import Questions, Row, passages, told
+from questions import Questions, Row, halves, passages, told
 from support.engine import running_engine
 from support.markers import put
 
@@ -55,7 +56,12 @@ class Side:
     """A tenant that labels one half of the questions and chats about the other."""
 
     def __init__(
-        self, bench: Bench, questions: Questions, labeled: Sequence[Row], asked: Sequence[Row]
+        self,
+        bench: Bench,
+        questions: Questions,
+        labeled: Sequence[Row],
+        asked: Sequence[Row],
+        budgets: Sequence[float],
     ) -> None:
         self._bench, self._questions, self._asked = bench, questions, asked
         bench.enter(questions)
@@ -66,16 +72,16 @@ class Side:
             with self._remembered(row):
                 for model, tier in ((FIRST, 2), (SECOND, 0)):
                     bench.db.execute(LABEL, (gold, model, questions.memories, TOKENS, tier))
-        for model in (FIRST, SECOND):
+        for model, budget in itertools.product((FIRST, SECOND), budgets):
             with suppress(ObjectNotInPrerequisiteState):  # too few labels, or labels of one kind
-                bench.db.execute("select calibrate(%s, 0.5)", (model,))
+                bench.db.execute("select calibrate(%s, %s)", (model, budget))
 
     def replies(self, budgets: Sequence[float]) -> dict[tuple[str, float], list[Reply]]:
         """Chat about the other half, under each budget, by the chain and by the second model alone."""
         bench = self._bench
         bench.enter(self._questions)
         found: dict[tuple[str, float], list[Reply]] = {
-            (model, budget): [] for budget in budgets for model in (FIRST, SECOND)
+            key: [] for key in itertools.product((FIRST, SECOND), budgets)
         }
         certified = {key: bool(bench.one(CERTIFIED, *key)) for key in found}
         for at, row in enumerate(self._asked):
@@ -106,21 +112,18 @@ class Side:
         self._bench.db.execute("delete from memory where id = any (%s)", ([one for (one,) in ids],))
 
 
-def sides(bench: Bench, questions: Questions) -> list[Side]:
-    """Split questions into halves that share no source, and label each half in a tenant of its own."""
-    sources = list(dict.fromkeys(_source(row) for row in questions.rows))
-    halves = [[row for row in questions.rows if sources.index(_source(row)) % 2 == at] for at in range(2)]
-    tenants = [replace(questions, tenant=f"{questions.tenant}-{at}") for at in range(2)]
-    return [Side(bench, tenants[at], halves[at], halves[1 - at]) for at in range(2)]
-
-
-def _source(row: Row) -> str:
-    return str(row.get("source") or row["question"])
+def sides(bench: Bench, questions: Questions, budgets: Sequence[float]) -> list[Side]:
+    """Label each half of the questions in a tenant of its own, which chats about the other."""
+    one, other = halves(questions.rows)
+    return [
+        Side(bench, replace(questions, tenant=f"{questions.tenant}-{at}"), labeled, asked, budgets)
+        for at, (labeled, asked) in enumerate(((one, other), (other, one)))
+    ]
 
 
 def rows(bench: Bench, questions: Questions, budgets: Sequence[float]) -> Iterator[str]:
     """Compare, under each budget, the first model, the chain of both, and the second for every question."""
-    found = [side.replies(budgets) for side in sides(bench, questions)]
+    found = [side.replies(budgets) for side in sides(bench, questions, budgets)]
     for budget in budgets:
         chain, second = (
             [reply for side in found for reply in side[model, budget]] for model in (FIRST, SECOND)
@@ -162,7 +165,12 @@ def main() -> None:
         "| questions | budget | asked | given without a flag | wrong of these (95%) | called the served model |",
         "|---|---|---|---|---|---|",
     ]
-    sets = [told(options.data, options.told), passages(options.data, 3 * options.queries)]
+    sets = [
+        told(options.data, options.told),
+        passages(
+            options.data, 2 * options.queries, ("positive", "negative"), "RGB, right or unrelated passages"
+        ),
+    ]
     with (
         tempfile.TemporaryDirectory() as folder,
         Bench(os.environ["MINDFUL_DSN"], options.second, Path(folder) / "answers", 0) as bench,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,14 +84,29 @@ def _selfaware(data: Path) -> list[Row]:
     return rows
 
 
-def passages(data: Path, limit: int) -> Questions:
+_KINDS = ("positive", "positive_wrong", "negative")
+
+
+def passages(data: Path, limit: int, kinds: Sequence[str] = _KINDS, name: str = "RGB") -> Questions:
     """Read RGB: each question with passages that support the answer, contradict it, and are about other things."""
     rows = [
         _gold(row["query"], _flat(row["answer"]), memories=row[kind][:3], source=row["query"])
         for row in _lines(data / "rgb_en_fact_dev.jsonl")
-        for kind in ("positive", "positive_wrong", "negative")
+        for kind in kinds
     ]
-    return Questions("RGB", rows[:limit])
+    return Questions(name, rows[:limit])
+
+
+def halves(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Split rows at random into two halves that share no source."""
+    names = sorted({_source(row) for row in rows})
+    random.Random(0).shuffle(names)
+    first = set(names[: (len(names) + 1) // 2])
+    return [row for row in rows if _source(row) in first], [row for row in rows if _source(row) not in first]
+
+
+def _source(row: Row) -> str:
+    return str(row.get("source") or row["question"])
 
 
 def _locomo(data: Path, limit: int) -> Iterator[Questions]:
