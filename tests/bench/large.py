@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import psycopg
+from engine import processor_ms
 from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter
 from mindful_client.engine.size import available_bytes
 from psycopg.types.json import Jsonb
@@ -144,6 +145,16 @@ def _random_blocks(random: np.random.Generator, blocks: int, columns: int) -> np
     return np.resize(piece, (blocks, _BLOCK_BYTES))
 
 
+@dataclass(frozen=True)
+class First:
+    """The first calls of a connection, in seconds and seconds of processor time, and its memory after them."""
+
+    first: str
+    again: str
+    private_mb: float
+    shared_mb: float
+
+
 class Large:
     """The measurements of one size."""
 
@@ -153,28 +164,19 @@ class Large:
     def connect(self) -> psycopg.Connection:
         return psycopg.connect(self.dsn, autocommit=True)
 
-    def first(self) -> dict[str, float]:
-        """The first call of a new connection: its time and memory."""
+    def first(self, engine: Sequence[int]) -> First:
+        """Make the first and the second call of a new connection, beside the processes of an engine."""
         with self.connect() as connection:
-            started = time.perf_counter()
-            connection.execute("select llm_generate('Hi', %s, max_tokens => 1)", (self.name,))
-            first_s = time.perf_counter() - started
-            row = connection.execute(
-                """select (m ->> 'load_ms')::float, private_bytes, shared_bytes
-                   from mindful_status(), jsonb_array_elements(models) m where m ->> 'name' = %s""",
-                (self.name,),
-            ).fetchone()
+            pids = [connection.info.backend_pid, *engine]
+            first = self._timed(connection, "Hi", pids)
+            row = connection.execute("select private_bytes, shared_bytes from mindful_status()").fetchone()
             assert row is not None
-            started = time.perf_counter()
-            connection.execute("select llm_generate('Hello again', %s, max_tokens => 1)", (self.name,))
-            again_s = time.perf_counter() - started
-        return {
-            "first_s": first_s,
-            "load_s": row[0] / 1000,
-            "private_mb": row[1] / 1e6,
-            "shared_mb": row[2] / 1e6,
-            "again_s": again_s,
-        }
+            return First(first, self._timed(connection, "Hello again", pids), row[0] / 1e6, row[1] / 1e6)
+
+    def _timed(self, connection: psycopg.Connection, prompt: str, pids: Sequence[int]) -> str:
+        began, started = processor_ms(pids), time.perf_counter()
+        connection.execute("select llm_generate(%s, %s, max_tokens => 1)", (prompt, self.name))
+        return f"{time.perf_counter() - started:.2f} ({(processor_ms(pids) - began) / 1000:.2f})"
 
     def rate(self, connections: int) -> float:
         """Tokens a second of connections that used the model before and ask at once."""
@@ -208,27 +210,36 @@ def engine_mb(engine: Engine) -> tuple[float, float]:
 
 def measured(large: Large, counts: Sequence[int], threads: str) -> list[str]:
     """Return the rows of a size, embedded and served."""
-    embedded = large.first()
-    fitting = [count for count in counts if count * embedded["private_mb"] * 1e6 < available_bytes() / 2]
+    embedded = large.first(())
+    fitting = [count for count in counts if count * embedded.private_mb * 1e6 < available_bytes() / 2]
     rates = {count: large.rate(count) for count in fitting}
-    rows = [_row(large.name, "embedded", embedded, rates, counts, "")]
+    rows = [_row(large.name, "embedded", "", embedded, rates, counts, "")]
     slots = ("--slots", str(max(counts)), "--threads", threads)
     with running_engine(large.db, large.dsn, large.name, *slots, count=1) as engine:
-        served = large.first()
+        started = f"{processor_ms(engine.children()) / 1000:.2f}"
+        served = large.first(engine.children())
         rates = {count: large.rate(count) for count in counts}
         private, shared = engine_mb(engine)
-        rows.append(_row(large.name, "served", served, rates, counts, f"{private:.0f} + {shared:.0f}"))
+        rows.append(
+            _row(large.name, "served", started, served, rates, counts, f"{private:.0f} + {shared:.0f}")
+        )
         large.db.execute("select mindful.model_serve(%s, null)", (large.name,))
     return rows
 
 
 def _row(
-    name: str, side: str, first: dict[str, float], rates: dict[int, float], counts: Sequence[int], engine: str
+    name: str,
+    side: str,
+    started: str,
+    first: First,
+    rates: dict[int, float],
+    counts: Sequence[int],
+    engine: str,
 ) -> str:
     cells = [f"{rates[count]:.1f}" if count in rates else "(memory)" for count in counts]
     return (
-        f"| {name} | {side} | {first['load_s']:.2f} | {first['first_s']:.2f} | {first['again_s']:.2f} "
-        f"| {first['private_mb']:.0f} | {first['shared_mb']:.0f} | {engine} | {' | '.join(cells)} |"
+        f"| {name} | {side} | {started} | {first.first} | {first.again} | {first.private_mb:.0f} "
+        f"| {first.shared_mb:.0f} | {engine} | {' | '.join(cells)} |"
     )
 
 
@@ -246,8 +257,9 @@ def main() -> None:
     options = parser.parse_args()
     counts, dsn = options.connections, os.environ["MINDFUL_DSN"]
     lines = [
-        "| model | engine | load, s | first token of a connection, s | of a warm one, s | private MB a connection "
-        f"| shared MB | engine's MB, private + shared | {' | '.join(f'tokens/s, {n} connections' for n in counts)} |",
+        "| model | engine | the engine's start, s of processor time | first token of a connection, s (processor time) "
+        "| its second call | private MB a connection | shared MB | engine's MB, private + shared "
+        f"| {' | '.join(f'tokens/s, {n} connections' for n in counts)} |",
         f"|---|---|---|---|---|---|---|---|{'---|' * len(counts)}",
     ]
     loads = []
