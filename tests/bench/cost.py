@@ -66,10 +66,13 @@ class Side:
         self._bench, self._questions, self._asked = bench, questions, asked
         bench.enter(questions)
         bench.db.execute("select setting_set('chat_escalate', 'true')")
-        for at, row in enumerate(labeled):
+        # Questions with passages of their own are answered one by one.
+        one_by_one = any("memories" in row for row in labeled)
+        for at, part in enumerate([[row] for row in labeled] if one_by_one else [labeled]):
             print(f"{questions.tenant}: {at} of {len(labeled)}", file=sys.stderr, flush=True)
-            gold = json.dumps([{key: row[key] for key in ("question", "answers", "source") if key in row}])
-            with self._remembered(row):
+            keys = ("question", "answers", "source")
+            gold = json.dumps([{key: row[key] for key in keys if key in row} for row in part])
+            with self._remembered(part[0]):
                 for model, tier in ((FIRST, 2), (SECOND, 0)):
                     bench.db.execute(LABEL, (gold, model, questions.memories, TOKENS, tier))
         for model, budget in itertools.product((FIRST, SECOND), budgets):

@@ -266,6 +266,11 @@ def test_labels_that_likely_tokens_do_not_tell_apart_are_refused(server: Server,
             generator.score(["Text: a\nLabel:"], labels, "\n", host)
 
 
+def test_a_template_is_for_servers_whose_prompts_are_tokens(server: Server, host: Host) -> None:
+    with pytest.raises(InvalidParameterError, match="servers of llama.cpp"):
+        openai.inspect("generator", server.source("ok"), {"template": "{{ messages }}"}, host)
+
+
 def test_what_is_learned_at_registration_becomes_options(server: Server, host: Host) -> None:
     facts = openai.inspect("generator", server.source("ok"), {"context_length": 512}, host)
     assert dict(facts.found) == {
