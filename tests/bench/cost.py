@@ -181,7 +181,7 @@ def main() -> None:
             bench.db, bench.db.info.dsn, SECOND, "--when-down", "error", "--threads", "1", count=1
         ),
     ):
-        for questions in sets:
+        for questions in filter(lambda one: one.rows, sets):
             for line in rows(bench, replace(questions, memories=3), options.budgets):
                 lines.append(line)
                 print(line, file=sys.stderr, flush=True)

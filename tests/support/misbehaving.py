@@ -14,6 +14,10 @@ from typing import Any
 
 DIMS = 8
 WORDS = ["The", " capital", " is", " Paris", "."]
+_ERRORS = {
+    "500": {"message": "it says the prompt and sk-secret", "type": "server_error"},
+    "401": {"message": "Incorrect API key sk-secret"},
+}
 MODES = ("hang", "half", "silent", "500", "json", "list", "huge", "drip", "redirect", "401", "plain", "line")
 
 
@@ -102,12 +106,15 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer as a mode fails, and tell whether that was all."""
         if mode == "hang":
             self._wait()
-        elif mode == "500" or (mode.startswith("once") and self.server.requests[mode] == 1):
-            self._json(
-                {"error": {"message": "it says the prompt and sk-secret", "type": "server_error"}}, 500
-            )
-        elif mode == "401":
-            self._json({"error": {"message": "Incorrect API key sk-secret"}}, 401)
+        elif mode in _ERRORS or (mode.startswith("once") and self.server.requests[mode] == 1):
+            status = mode if mode in _ERRORS else "500"
+            self._json({"error": _ERRORS[status]}, int(status))
+        elif mode == "context":
+            self.send_response(400)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for part in (b'{"error": {"type": "exceed_cont', b'ext_size_error"}}', b""):
+                self._chunk(part)
         elif mode == "redirect":
             self.send_response(307)
             port = self.server.server_address[1]

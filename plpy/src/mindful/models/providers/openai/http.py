@@ -22,6 +22,7 @@ from mindful.models.providers.openai.health import Health
 from mindful.models.providers.openai.message import BrokenError, Response
 
 _LONGEST_LINE = 4 << 20
+_LONGEST_ERROR = 1 << 16
 _BACK_OFF_S = (0.1, 0.4)
 """Before the second and the third try."""
 _LONGEST_BACK_OFF_S = 5.0
@@ -231,7 +232,7 @@ class Server:
             )
         body: Any = None
         with suppress(ValueError, RecursionError):
-            body = json.loads(response.read())
+            body = json.loads(_body(response, _LONGEST_ERROR))
         raise _refused(self.address, status, body)
 
     def _late(self) -> EngineError:
@@ -242,8 +243,12 @@ class Server:
         )
 
 
-def _body(response: Response) -> bytes:
-    return b"".join(iter(response.read, b""))
+def _body(response: Response, most: int | None = None) -> bytes:
+    """Read an answer to its end, or until it has so many bytes."""
+    data = bytearray()
+    while (most is None or len(data) < most) and (part := response.read()):
+        data += part
+    return bytes(data)
 
 
 def _parsed(data: bytes) -> Any:
