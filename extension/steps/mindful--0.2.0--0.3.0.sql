@@ -126,6 +126,9 @@ drop function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, int
 -- include sql/memory/candidate.sql _mindful.metadata_condition
 -- include sql/memory/candidate.sql _mindful.recall_filter
 -- include sql/memory/candidate.sql _mindful.recall_admits
+-- include sql/memory/candidate.sql _mindful.recall_nearest
+-- include sql/memory/candidate.sql _mindful.recall_nearest_broad
+-- include sql/memory/candidate.sql _mindful.recall_dense
 -- include sql/memory/score.sql _mindful.ends_asking
 -- include sql/memory/score.sql _mindful.recall_prior
 -- include sql/memory/score.sql _mindful.memory_places

@@ -136,22 +136,18 @@ end
 $$;
 comment on function _mindful.recall_hidden(timestamptz) is 'How many memories are not valid at a time, counted up to about a hundred.';
 
-create function _mindful.recall_dense(embedding vector, embedder text, candidates integer, filter recall_filter)
+create function _mindful.recall_nearest(embedding vector, embedder text, candidates integer, filter recall_filter)
 returns table (id bigint, similarity double precision)
 language plpgsql stable parallel restricted security invoker rows 70
 set search_path = pg_catalog, mindful, pg_temp
 set hnsw.iterative_scan = 'relaxed_order'
 set enable_seqscan = off
-set hnsw.ef_search = 100
 set hnsw.max_scan_tuples = 200000
 set jit = off
 as $$
 declare
     vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
 begin
-    if embedding is null then  -- full text alone, then
-        return;
-    end if;
     -- The tenant as a constant: an index of its own is found by it. Memory is read only where it decides.
     return query execute format('
         select e.id, 1 - (e.embedding operator(%1$s.<=>) $1)
@@ -165,8 +161,41 @@ begin
     using embedding, candidates, filter;
 end
 $$;
+comment on function _mindful.recall_nearest(vector, text, integer, recall_filter) is
+'The memories whose embeddings are nearest to the query''s, by cosine similarity: exactly, or by the tenant''s HNSW index where it has one, which gives them nearly in order. The caller sets hnsw.ef_search.';
+
+create function _mindful.recall_nearest_broad(embedding vector, embedder text, candidates integer, filter recall_filter)
+returns table (id bigint, similarity double precision)
+language plpgsql stable parallel restricted security invoker rows 70
+set search_path = pg_catalog, mindful, pg_temp
+set hnsw.ef_search = 300
+as $$
+begin
+    return query select n.id, n.similarity from _mindful.recall_nearest(embedding, embedder, candidates, filter) n;
+end
+$$;
+comment on function _mindful.recall_nearest_broad(vector, text, integer, recall_filter) is
+'recall_nearest with three times the breadth: more of the nearest are found in a large index, in more time.';
+
+-- set_config() would choose the breadth in one function, but raises an error under a parallel plan.
+create function _mindful.recall_dense(embedding vector, embedder text, candidates integer, filter recall_filter)
+returns table (id bigint, similarity double precision)
+language plpgsql stable parallel restricted security invoker rows 70
+set search_path = pg_catalog, mindful, pg_temp
+set hnsw.ef_search = 100
+as $$
+begin
+    if embedding is null then  -- full text alone, then
+        return;
+    elsif (select t.memories from _mindful.memory_total() t) > 250000 then
+        return query select n.id, n.similarity from _mindful.recall_nearest_broad(embedding, embedder, candidates, filter) n;
+    else
+        return query select n.id, n.similarity from _mindful.recall_nearest(embedding, embedder, candidates, filter) n;
+    end if;
+end
+$$;
 comment on function _mindful.recall_dense(vector, text, integer, recall_filter) is
-'The memories whose embeddings are nearest to the query''s, by cosine similarity: exactly, or by the tenant''s HNSW index where it has one, which gives them nearly in order.';
+'The memories whose embeddings are nearest to the query''s, by recall_nearest, or by recall_nearest_broad for a tenant with more than 250,000 memories. None if embedding is NULL.';
 
 create function _mindful.recall_terms(query text)
 returns table (lexeme text, holders bigint, idf double precision, mean_length double precision)

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mindful_serve.audit import Contents
+from psycopg.types.json import Jsonb
 from serve.conftest import Service, Start, served
 from support import GENERATOR, SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR
 from support.clock import Deadline, within
@@ -356,6 +357,65 @@ def test_a_client_that_reads_nothing_is_cut_off(start: Start, admin: psycopg.Con
         assert b" 200 " in connection.recv(16)
         wait_until(lambda: not is_kept(connection))
     assert service.get("/health").status_code == 200
+
+
+@pytest.fixture
+def talker(admin: psycopg.Connection) -> str:
+    """A model whose reply has 600 words, or 10 MB if the message is Talk."""
+    options = {
+        "default": " ".join(f"word{n}" for n in range(600)),
+        "replies": [["Talk", ("so" * 1000 + " ") * 5000]],
+        "context_length": 10_000,
+    }
+    admin.execute("select model_register('talker', 'generator', 'scripted', '', %s)", (Jsonb(options),))
+    return "talker"
+
+
+@pytest.mark.parametrize(("path", "reads"), [(CHAT, 1), ("/v1/responses", 0)])
+def test_a_stream_whose_reader_is_slow_ends_and_frees_its_connection(
+    start: Start, talker: str, db: psycopg.Connection, path: str, reads: int
+) -> None:
+    service = start("--keys", "--connections", "1")
+    talk = {"messages": [{"role": "user", "content": "Talk"}]}
+    asked = talk if path == CHAT else {"input": "Talk", "store": False}
+    content = json.dumps(asked | {"model": talker, "stream": True}).encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {service.key}\r\n"
+    head += f"content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
+    before = resident(service)
+    with raw(service) as connection:
+        connection.sendall(head.encode() + content)
+        assert b" 200 " in connection.recv(16)
+        end = Deadline(180)
+        while is_kept(connection):
+            assert not end.passed()
+            if reads:
+                connection.recv(reads)
+            time.sleep(1)
+        wait_until(lambda: one(db, BUSY) == 0)
+    assert resident(service) < before + (32 << 20)
+    assert service.post(CHAT, BODY | {"model": talker, "max_tokens": 2}).status_code == 200
+
+
+def resident(service: Service) -> int:
+    """Return the bytes of memory that the service's process has."""
+    pages = Path(f"/proc/{service.process.pid}/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("limit", "words"), [(None, 256), (9, 9), (-1, 600)])
+def test_minus_one_is_what_fits_with_memories_too(
+    service: Service, talker: str, stream: bool, limit: int | None, words: int
+) -> None:
+    talk: list[Any] = ASK
+    answer = service.client().chat.completions.create(
+        model=f"mindful/{talker}", messages=talk, max_tokens=limit, stream=stream
+    )
+    if isinstance(answer, openai.Stream):
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in answer if chunk.choices)
+    else:
+        text = answer.choices[0].message.content or ""
+    assert len(text.split()) == words
 
 
 def test_the_audit_names_who_and_what_but_not_what_was_said(

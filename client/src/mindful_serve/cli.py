@@ -31,6 +31,8 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request."""
         super().connection_made(transport)
+        # Closing would wait until the client has read what was sent.
+        self.app_state = self.app_state | {"abort": transport.abort}
         self._wait(None)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar
 from mindful_client.errors import MindfulError
 from pydantic import BaseModel, ValidationError
 from sse_starlette import EventSourceResponse
+from sse_starlette.sse import SendTimeoutError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -95,9 +96,12 @@ class _Events(EventSourceResponse):
         self._pump = pump
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events."""
+        """Send the events; a client that does not read them is disconnected."""
         try:
             await super().__call__(scope, receive, send)
+        except SendTimeoutError:
+            scope["state"]["abort"]()
+            await _gone(Request(scope, receive))
         finally:
             self._pump.stop()
 

@@ -114,7 +114,7 @@ def arguments_of(
     """Return the arguments of llm_chat that a body asks for."""
     arguments = given_of(body, SAMPLING)
     arguments["model"] = exchange.settings.model(body.model.removeprefix(chunks.MEMORY))
-    if max_tokens not in (None, -1):
+    if max_tokens is not None:
         arguments["max_tokens"] = max_tokens
     return arguments
 

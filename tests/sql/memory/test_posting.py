@@ -5,7 +5,7 @@ import json
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import SCRIPTED_EMBEDDER, Connect, fails
+from support import SCRIPTED_EMBEDDER, Connect, fails, one
 from support.deletion import delete
 from support.memories import remember_all
 
@@ -252,6 +252,26 @@ def test_a_tenants_index_is_used_and_finds_as_near_ones(
     for argument, sqlstate in (("null", "22004"), ("'crowd', 'nobody'", "42704")):
         with fails(sqlstate):
             admin.execute(f"select memory_index_create({argument})")
+
+
+def test_an_index_of_more_than_250000_memories_is_searched_more_broadly(
+    crowd: None, admin: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    def pages() -> int:
+        query = """explain (analyze, buffers, timing off, format json) select id
+            from _mindful.recall_dense(llm_embed('note 7', 'scripted-embedder'), 'scripted-embedder', 10, null)"""
+        db.execute(query)  # reads the catalog
+        plan = one(db, query)[0]["Plan"]
+        return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
+
+    admin.execute("select memory_index_create('crowd', 'scripted-embedder')")
+    db.execute("set mindful.tenant = 'crowd'")
+    few = pages()
+    count = "insert into memory_count (tenant, memories, lexemes) values ('crowd', %s, 0)"
+    db.execute(count, (220_000,))
+    assert pages() < 1.1 * few
+    db.execute(count, (1,))
+    assert pages() > 1.3 * few
 
 
 def test_only_an_administrator_makes_an_index(ana: psycopg.Connection) -> None:

@@ -23,7 +23,7 @@ from mindful.core.entry import writing_function
 from mindful.core.errors import InvalidParameterError
 from mindful.core.ports import Database, Sampling
 from mindful.generate.call import BLANK, Call, tokens_of
-from mindful.generate.sampling import Drawing, sampling_of
+from mindful.generate.sampling import Drawing, most, sampling_of
 from mindful.models import runtime
 
 _SILENCE = "..."
@@ -53,7 +53,7 @@ class Arguments(NamedTuple):
             passed = getattr(self, name)
             return settings[f"chat_{name}"] if passed is None else passed
 
-        sampling = sampling_of(self.max_tokens, value("temperature"), self.seed)
+        sampling = sampling_of(most(self.max_tokens), value("temperature"), self.seed)
         return Drawing(*map(value, Drawing._fields)).of(sampling)
 
 
@@ -110,6 +110,8 @@ class Chat:
         self._is_new = given.session_id is None
         self._new_message = message
         self._tokens = tokens_of(self._generator, self.context.messages())
+        room = max(self._generator.context_length - len(self._tokens), 1)
+        self._sampling = dataclasses.replace(self._sampling, max_tokens=min(self._sampling.max_tokens, room))
         self._call = Call(self._spec, self._generator, self._tokens, self._sampling)
         self._state = ConversationState(db, self._spec, self._generator, self.session_id)
         self._message_id: int | None = None

@@ -81,12 +81,17 @@ def full_sampling_of(
     top_logprobs: int | None,
 ) -> Sampling:
     """Check all sampling arguments and return them."""
-    sampling = sampling_of(_ALL if max_tokens == -1 else max_tokens, temperature, seed, stop)
+    sampling = sampling_of(most(max_tokens), temperature, seed, stop)
     return replace(
         drawing.of(sampling),
         biases=_biases(logit_bias),
         alternatives=None if top_logprobs is None else int(within("top_logprobs", top_logprobs, 0, 20)),
     )
+
+
+def most(max_tokens: int | None) -> int | None:
+    """Return max_tokens, where -1 stands for what the context has room for."""
+    return _ALL if max_tokens == -1 else max_tokens
 
 
 def parsed(name: str, text: str) -> Any:
