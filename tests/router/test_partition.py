@@ -276,6 +276,20 @@ def test_an_init_that_fails_leaves_no_database(own: Routed) -> None:
         assert {name for name in databases(own) if name.startswith("init_")} == {"init_1"}
 
 
+def test_functions_of_a_new_router_are_called_without_their_schema(own: Routed) -> None:
+    with own.cluster.database() as router:
+        own.connect().execute(f"alter database {router} reset search_path".encode())
+        change.init(
+            change.Servers(own.cluster.dsn(router)),
+            [own.cluster.dsn()],
+            1,
+            f"{own.prefix}short",
+            tell=lambda _: None,
+        )
+        with own.cluster.connect(router) as connection:
+            assert one(connection, "select number from partition_find('customer-7')") == 0
+
+
 def test_the_commands_print_what_they_did(own: Routed) -> None:
     def run(*arguments: str) -> str:
         result = CliRunner().invoke(main, ["--dsn", own.servers.router, "partition", *arguments])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 from mindful_client.errors import MindfulError
 from starlette.responses import JSONResponse
 
@@ -70,6 +71,8 @@ def api_error(error: MindfulError) -> ApiError:
     """Return what a client is told of an error of the database."""
     message = f"{error.message}. {error.hint}" if error.hint else error.message
     state = error.sqlstate
+    if isinstance(error.__cause__, psycopg.DataError) and state is None:  # psycopg did not send it
+        return ApiError(400, error.message, INVALID)
     if state is None:
         return unavailable("the database cannot be reached")
     if state == "55P03":

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from mindful_client.errors import MindfulError
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from sse_starlette import EventSourceResponse
 from sse_starlette.sse import SendTimeoutError
 from starlette.requests import ClientDisconnect, Request
@@ -129,13 +130,19 @@ def checked(model: type[B], value: Any) -> B:
     try:
         return model.model_validate({key: one for key, one in value.items() if one is not None}, strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        first = _first(error.errors(include_url=False, include_input=False))
         param = ".".join(str(part) for part in first["loc"] if _is_member(part)) or None
         if first["type"] == "extra_forbidden":
             message = f"unrecognized or unsupported request argument supplied: {param}"
             raise ApiError(400, message, code="unsupported_parameter", param=param) from None
         message = first["msg"].removeprefix("Value error, ")
         raise ApiError(400, f"{param or 'body'}: {message}", param=param) from None
+
+
+def _first(found: list[ErrorDetails]) -> ErrorDetails:
+    """Return the first error; of a member that takes several types, that of the type which was given."""
+    same = [one for one in found if one["loc"][:1] == found[0]["loc"][:1]]
+    return next((one for one in same if not one["type"].endswith("_type")), found[0])
 
 
 def _is_member(part: int | str) -> bool:
@@ -147,8 +154,12 @@ def with_param(error: MindfulError, model: type[BaseModel]) -> ApiError:
     """Return an error of the database with the member of the body that its message begins with."""
     refusal = api_error(error)
     named = error.message.partition(" ")[0]
-    if refusal.status == 400 and named.partition("[")[0].partition(".")[0] in model.model_fields:
-        refusal.body["error"]["param"] = named
+    argument = named.partition("[")[0].partition(".")[0]
+    member = getattr(model, "ARGUMENTS", {}).get(argument, argument)
+    if refusal.status == 400 and member.partition(".")[0] in model.model_fields:
+        told = refusal.body["error"]
+        told["param"] = member + named.removeprefix(argument)
+        told["message"] = told["message"].replace(named, told["param"], 1)
     return refusal
 
 

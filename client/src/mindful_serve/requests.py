@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -29,6 +29,8 @@ class Body(BaseModel):
     """A body whose members are all known."""
 
     model_config = ConfigDict(extra="forbid")
+    ARGUMENTS: ClassVar[Mapping[str, str]] = {}
+    """Arguments of SQL functions that come from members of other names."""
 
     model: Annotated[str, Field(max_length=200)] = ""
     # Neutral: they say who asks, or ask for what is done anyway.
@@ -130,6 +132,8 @@ class ToolChoice(BaseModel):
 class ChatRequest(Sampled):
     """POST /v1/chat/completions."""
 
+    ARGUMENTS = {"message": "messages", "json_schema": "response_format.json_schema"}
+
     messages: Messages
     max_completion_tokens: Count | None = None
     response_format: ResponseFormat | None = None
@@ -157,6 +161,8 @@ class ChatRequest(Sampled):
 class TextRequest(Sampled):
     """POST /v1/completions."""
 
+    ARGUMENTS = {"messages": "prompt"}
+
     prompt: Text | list[Text]
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     echo: Literal[False] | None = None
@@ -165,6 +171,8 @@ class TextRequest(Sampled):
 
 class EmbeddingRequest(Body):
     """POST /v1/embeddings."""
+
+    ARGUMENTS = {"content": "input"}
 
     input: Text | Annotated[list[Any], Field(min_length=1, max_length=2048)]
     encoding_format: Literal["float", "base64"] = "float"
@@ -176,7 +184,7 @@ class RerankRequest(Body):
 
     query: Text
     documents: Annotated[list[Any], Field(min_length=1, max_length=2048)]
-    top_n: Annotated[int, Field(ge=1)] | None = None
+    top_n: Annotated[int, Field(ge=1, le=(1 << 31) - 1)] | None = None
     return_documents: bool = False
 
 
@@ -227,6 +235,14 @@ class NamedTool(BaseModel):
 
 class ResponseRequest(Body):
     """POST /v1/responses."""
+
+    ARGUMENTS = {
+        "message": "input",
+        "messages": "input",
+        "system_prompt": "instructions",
+        "max_tokens": "max_output_tokens",
+        "json_schema": "text.format.schema",
+    }
 
     input: Text | Messages
     instructions: Text | None = None

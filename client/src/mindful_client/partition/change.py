@@ -73,15 +73,12 @@ def init(
                 tell(f"database {one}")
                 _create(make_conninfo(host, dbname="postgres"), one, mark(map_id, one.number), undo)
                 with connected(make_conninfo(host, dbname=one.dbname)) as database:
-                    database.execute(
-                        sql.SQL('alter database {} set search_path = "$user", public, mindful').format(
-                            sql.Identifier(one.dbname)
-                        )
-                    )
+                    _find_unqualified(database)
                     _extend(database, "mindful_partition")
                     serve(database, {one.number: f"{map_id}/{partitions}/1"})
             tell("map")
             with router.transaction():
+                _find_unqualified(router)
                 router.execute(
                     "insert into mindful.partition_map values (true, %s, 0, %s)", (map_id, partitions)
                 )
@@ -89,6 +86,15 @@ def init(
             undo.pop_all()
             for one, host in zip(places, list(hosts) * partitions, strict=False):
                 _unmark(make_conninfo(host, dbname="postgres"), one.dbname)
+
+
+def _find_unqualified(connection: psycopg.Connection) -> None:
+    """Let all connections of a database call mindful's functions without their schema."""
+    connection.execute(
+        sql.SQL('alter database {} set search_path = "$user", public, mindful').format(
+            sql.Identifier(connection.info.dbname)
+        )
+    )
 
 
 def move(servers: Servers, number: int, target: str, *, tell: Told = print, drop: bool = False) -> None:
