@@ -29,6 +29,8 @@ from questions import Questions, Row, halves, passages, told
 from support.engine import running_engine
 from support.markers import put
 
+ENGINE = ("--when-down", "error", "--slots", "4", "--threads", "1")
+"""Each slot reads the examples before the questions once."""
 LABEL = "select gold_evaluate(%s, %s, memories => %s, max_tokens => %s, signal_tier => %s)"
 ASK = "select to_jsonb(d) from llm_chat_detail(%s, model => %s, max_tokens => %s, memories => %s) d"
 CERTIFIED = """
@@ -177,9 +179,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         Bench(os.environ["MINDFUL_DSN"], options.second, Path(folder) / "answers", 0) as bench,
-        running_engine(
-            bench.db, bench.db.info.dsn, SECOND, "--when-down", "error", "--threads", "1", count=1
-        ),
+        running_engine(bench.db, bench.db.info.dsn, SECOND, *ENGINE, count=1),
     ):
         for questions in filter(lambda one: one.rows, sets):
             for line in rows(bench, replace(questions, memories=3), options.budgets):
