@@ -8,8 +8,8 @@ MAKEFLAGS += --no-print-directory
 setup := extension/setup
 export MINDFUL_HOME ?= $(CURDIR)/.mindful
 dev := "$$MINDFUL_HOME/dev/bin/"
-# Some tests that are named run in one process.
-JOBS := $(if $(PYTEST_ARGS),1,2)
+# Some tests that are named run in one process. Many of all tests wait for a clock: three keep two cores busy.
+JOBS := $(if $(PYTEST_ARGS),1,3)
 
 served_tests := tests/sql/generate tests/sql/chat tests/sql/confidence tests/sql/memory/test_embedding.py tests/sql/memory/test_embedder.py
 
@@ -37,7 +37,7 @@ dsn: up #: print the private cluster's connection string, and nothing else
 check: lint scripted models install #: lint, and run the unit tests and a few tests of each room, 90 s (JOBS=1)
 	@$(setup)/test.sh $(JOBS) $(dev)pytest -q -m smoke tests/unit tests/sql tests/client $(PYTEST_ARGS)
 
-test: scripted models install dev #: set up and run the tests, two at a time (PYTEST_ARGS="-k recall" JOBS=1)
+test: scripted models install dev #: set up and run the tests, three at a time (PYTEST_ARGS="-k recall" JOBS=1)
 	@$(setup)/packages.sh pgbouncer chromium chromium-driver
 	@$(setup)/python.sh server reference train engine
 	@$(setup)/test.sh $(JOBS) $(dev)pytest --durations=10 $(PYTEST_ARGS)

@@ -99,10 +99,24 @@ def roles(cluster: Cluster, bare_template: str) -> Iterator[Mapping[str, str]]:
         cluster.drop_role(role)
 
 
-@pytest.fixture
-def database(cluster: Cluster, template: str, roles: Mapping[str, str]) -> Iterator[str]:
-    """Name of a database of this test's own."""
+@pytest.fixture(scope="session")
+def brief_template(cluster: Cluster, template: str, brief_file: str) -> Iterator[str]:
+    """Name of a template database whose default generator is the brief one."""
     with cluster.database(template) as name:
+        with cluster.connect(name) as connection:
+            connection.execute("select model_register('brief', 'generator', 'llama_cpp', %s)", (brief_file,))
+            connection.execute("select model_default_set('brief')")
+        yield name
+
+
+@pytest.fixture
+def database(
+    cluster: Cluster, template: str, roles: Mapping[str, str], request: pytest.FixtureRequest
+) -> Iterator[str]:
+    """Name of a database of this test's own."""
+    # Registering a model loads it, which takes longer than copying a database that has it.
+    made = request.getfixturevalue("brief_template") if "brief" in request.fixturenames else template
+    with cluster.database(made) as name:
         yield name
 
 
@@ -203,21 +217,26 @@ def brief_file(cluster: Cluster) -> Iterator[str]:
 
 
 @pytest.fixture
-def brief(brief_file: str, db: psycopg.Connection) -> str:
+def brief(database: str) -> str:
     """Name of the default generator of tests for which it does not matter what is said."""
-    db.execute("select model_register('brief', 'generator', 'llama_cpp', %s)", (brief_file,))
-    db.execute("select model_default_set('brief')")
     return "brief"
 
 
-@pytest.fixture
-def crossed(db: psycopg.Connection) -> Iterator[str]:
+@pytest.fixture(scope="session")
+def server_python(cluster: Cluster, bare_template: str) -> str:
+    """The Python whose packages the server imports."""
+    with cluster.connect(bare_template) as connection:
+        (prefix,) = connection.execute("select python_prefix from mindful_status()").fetchone() or ("",)
+    return f"{prefix}/bin/python"
+
+
+@pytest.fixture(scope="session")
+def crossed(server_python: str) -> Iterator[str]:
     """A folder with a cross-encoder of random weights, as no trained one comes with a package."""
-    (prefix,) = db.execute("select python_prefix from mindful_status()").fetchone() or ("",)
     make = Path(__file__).parent / "support" / "cross_encoder.py"
     with readable_folder() as parent:
         folder = parent / "model"
-        run(f"{prefix}/bin/python", str(make), str(folder), environment={"HF_HUB_OFFLINE": "1"})
+        run(server_python, str(make), str(folder), environment={"HF_HUB_OFFLINE": "1"})
         for path in (folder, *folder.iterdir()):
             path.chmod(0o755)
         yield str(folder)

@@ -15,7 +15,7 @@ import pytest
 from support.command import Command
 from support.deletion import delete
 from support.files import readable_folder
-from support.training import PACKAGES, exported, full_disk, tell
+from support.training import NAMES, PACKAGES, exported, full_disk, tell
 
 # Each process imports PyTorch, and some tests start three.
 pytestmark = pytest.mark.timeout(900)
@@ -62,15 +62,13 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def train(db: psycopg.Connection, mindful: Command) -> Train:
+def train(server_python: str, mindful: Command) -> Train:
     """The command as ana's."""
-    (prefix,) = db.execute("select python_prefix from mindful_status()").fetchone() or ("",)
-    python = f"{prefix}/bin/python"
     extra = "click", "gguf", "peft", "psycopg", "torch", "transformers"
     found = f"import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, {extra})))"
-    if subprocess.run([python, "-c", found], check=False).returncode:
+    if subprocess.run([server_python, "-c", found], check=False).returncode:
         pytest.skip("the server's Python has no extra `train`")
-    return Train(python, mindful.dsn)
+    return Train(server_python, mindful.dsn)
 
 
 @pytest.fixture
@@ -87,7 +85,7 @@ def manifest(
     db.execute("select training_configure(%s, 'chat', 256)", (MODEL,))
     db.execute("delete from general_question where id > 4")  # a model of two layers never ends an answer
     db.execute(f'grant mindful_admin to "{roles["ana"]}"')
-    tell(ana)
+    tell(ana, NAMES[:6])  # a person is worth six pairs, and a pair a step
     yield exported(mindful, MODEL, folder / "exports")
     db.execute(f'revoke mindful_admin from "{roles["ana"]}"')
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 
 import httpx2
 import openai
 import psycopg
 import pytest
+from support import forked
 from support.clock import Deadline
 from support.query import one
 
@@ -25,8 +25,9 @@ class Service:
     """A running service, its process, and the key of customer-7."""
 
     url: str
-    process: subprocess.Popen[bytes]
+    process: forked.Process
     key: str
+    http: httpx2.Client
     clients: list[openai.OpenAI] = field(default_factory=list)
 
     def client(self, key: str | None = None, **given: Any) -> openai.OpenAI:
@@ -41,11 +42,11 @@ class Service:
         headers = {"authorization": f"Bearer {self.key}"} | given.pop("headers", {})
         if body is not None:
             given["json"] = body
-        return httpx2.post(self.url + path, headers=headers, timeout=60, **given)
+        return self.http.post(path, headers=headers, **given)
 
     def get(self, path: str) -> httpx2.Response:
         """Get with the key."""
-        return httpx2.get(self.url + path, headers={"authorization": f"Bearer {self.key}"}, timeout=60)
+        return self.http.get(path, headers={"authorization": f"Bearer {self.key}"})
 
 
 Start = Callable[..., Service]
@@ -53,31 +54,47 @@ Start = Callable[..., Service]
 
 @contextmanager
 def served(
-    dsn: str, key: str, *options: str, tenant: str = "", stderr: IO[bytes] | None = None
+    dsn: str,
+    key: str,
+    *options: str,
+    tenant: str = "",
+    stderr: Path | None = None,
+    patience_s: int | None = None,
 ) -> Iterator[Service]:
-    """Run `mindful serve` until it is not needed any more."""
+    """Run `mindful serve` until it is not needed any more; it waits for a client that long, or 15 seconds."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     environment = {**os.environ, "MINDFUL_DSN": dsn} | ({"MINDFUL_TENANT": tenant} if tenant else {})
-    command = [sys.executable, "-m", "mindful_client", "serve", "--port", str(port), *options]
-    with subprocess.Popen(command, env=environment, stderr=stderr) as process:
-        try:
-            service = Service(f"http://127.0.0.1:{port}", process, key)
-            end = Deadline()
-            while True:
-                try:
-                    httpx2.get(f"{service.url}/health", timeout=5)
-                    break
-                except httpx2.TransportError:
-                    assert process.poll() is None, "the service ended"
-                    assert not end.passed(), "the service does not start"
-                    time.sleep(0.05)
+    process = forked.start(["--port", str(port), *options], environment, stderr, patience_s)
+    try:
+        with _http(f"http://127.0.0.1:{port}") as http:
+            _wait_for(process, http)
+            service = Service(f"http://127.0.0.1:{port}", process, key, http)
             yield service
             for client in service.clients:
                 client.close()
-        finally:
-            process.terminate()
-            process.wait(60)
+    finally:
+        process.terminate()
+        process.join(60)
+
+
+def _http(url: str) -> httpx2.Client:
+    """A client of one request a connection, that does not read the certificates of this machine."""
+    return httpx2.Client(
+        base_url=url, timeout=60, verify=False, limits=httpx2.Limits(max_keepalive_connections=0)
+    )
+
+
+def _wait_for(process: forked.Process, http: httpx2.Client) -> None:
+    end = Deadline()
+    while True:
+        try:
+            http.get("/health", timeout=5)
+            return
+        except httpx2.TransportError:
+            assert process.is_alive(), "the service ended"
+            assert not end.passed(), "the service does not start"
+            time.sleep(0.02)
 
 
 @pytest.fixture
@@ -97,9 +114,10 @@ def start(dsn_of: Mapping[str, str], key: str) -> Iterator[Start]:
     """Starts a service with options; --keys and the application's role where nothing else is said."""
     with ExitStack() as opened:
 
-        def begin(*options: str, tenant: str = "") -> Service:
+        def begin(*options: str, tenant: str = "", patience_s: int | None = None) -> Service:
             given = options or ("--keys",)
-            return opened.enter_context(served(dsn_of["application"], key, *given, tenant=tenant))
+            service = served(dsn_of["application"], key, *given, tenant=tenant, patience_s=patience_s)
+            return opened.enter_context(service)
 
         yield begin
 

@@ -507,7 +507,7 @@ async def test_the_audit_names_the_tool_but_not_what_was_said(
     dsn_of: Mapping[str, str], key: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    with log.open("wb") as errors, served(dsn_of["application"], key, "--keys", stderr=errors) as service:
+    with served(dsn_of["application"], key, "--keys", stderr=log) as service:
         async with over_http(service, "auto") as client:
             await value(client, "memory_add", content="My secret is 4711.")
             await failure(client, "memory_add", content="4711", kind="4711")

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import select
-import signal
 import socket
 import threading
 import time
@@ -339,11 +338,16 @@ def test_no_connection_is_waited_for_longer_than_is_said(start: Start) -> None:
         assert answer.headers["retry-after"] == "1"
         assert answer.json()["error"]["type"] == "rate_limit_error"
     finally:
-        os.kill(service.process.pid, signal.SIGTERM)
+        service.process.terminate()
         holder.join()
 
 
-def test_a_slow_sender_is_sent_away(service: Service) -> None:
+PATIENCE_S = 3
+"""For how long these services wait for a client, in the place of 15 seconds."""
+
+
+def test_a_slow_sender_is_sent_away(start: Start) -> None:
+    service = start(patience_s=PATIENCE_S)
     host, port = service.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=60) as connection:
         head = f"POST {CHAT} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {service.key}\r\n"
@@ -373,8 +377,9 @@ def is_kept(connection: socket.socket) -> bool:
     return any(row[2].endswith(port) and row[3] == "01" for row in rows)
 
 
-def test_a_head_or_a_body_that_never_ends_is_cut_off(service: Service) -> None:
+def test_a_head_or_a_body_that_never_ends_is_cut_off(start: Start) -> None:
     """Before the first request, after an answer, and after an answer that did not read its request."""
+    service = start(patience_s=PATIENCE_S)
     head = "host: localhost\r\ncontent-type: application/json\r\n"
     begun = (
         "GET /health HTTP/1.1\r\nx-slow: ",
@@ -399,7 +404,7 @@ def test_a_head_or_a_body_that_never_ends_is_cut_off(service: Service) -> None:
 
 def test_a_client_that_reads_nothing_is_cut_off(start: Start, admin: psycopg.Connection) -> None:
     admin.execute("select model_register('judge', 'reranker', 'scripted', '')")
-    service = start("--keys", "--body-megabytes", "32")
+    service = start("--keys", "--body-megabytes", "32", patience_s=PATIENCE_S)
     body = {"model": "judge", "query": "tea", "documents": ["tea " * 2000] * 2000, "return_documents": True}
     content = json.dumps(body).encode()
     head = f"POST /v1/rerank HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {service.key}\r\n"
@@ -474,7 +479,7 @@ def test_the_audit_names_who_and_what_but_not_what_was_said(
     dsn_of: Mapping[str, str], key: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    with log.open("wb") as errors, served(dsn_of["application"], key, "--keys", stderr=errors) as service:
+    with served(dsn_of["application"], key, "--keys", stderr=log) as service:
         said = [{"role": "user", "content": "My secret is 4711."}]
         service.post(CHAT, BODY | {"messages": said})
         service.post(CHAT, BODY | {"messages": said, "temperature": "4711"})
@@ -494,7 +499,7 @@ def test_the_audit_shows_contents_on_request_without_personal_data(
 ) -> None:
     log, text = tmp_path / "log", f"A violin. Mail {', '.join(PERSONAL[:4])}\nMy password is {PERSONAL[4]}."
     options = ("--keys", "--audit-contents")
-    with log.open("wb") as errors, served(dsn_of["application"], key, *options, stderr=errors) as service:
+    with served(dsn_of["application"], key, *options, stderr=log) as service:
         said = [{"role": "user", "content": "Hello"}, {"role": "user", "content": text}]
         assert service.post(CHAT, BODY | {"messages": said, "stream": streams}).status_code == 200
         assert service.post("/v1/embeddings", {"model": "absent", "input": text}).status_code == 404

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import mindful_client
@@ -19,10 +20,10 @@ NAMES = ["Ana", "Bob", "Eve", "Tom", "Zoe", "Kim", "Max", "Ida", "Leo", "Amy"]
 PACKAGES = str(Path(mindful_client.__file__).parents[1])
 
 
-def tell(user: psycopg.Connection) -> None:
-    """Have ten people love olives, and the user consent."""
+def tell(user: psycopg.Connection, names: Sequence[str] = NAMES) -> None:
+    """Have people love olives, and the user consent."""
     messages = [
-        {"role": "user", "content": "I love olives.", "metadata": {"speaker": name}} for name in NAMES
+        {"role": "user", "content": "I love olives.", "metadata": {"speaker": name}} for name in names
     ]
     user.execute("select message_insert_many(session_start(), %s)", (Jsonb(messages),))
     user.execute("select setting_set('training_consent', 'true')")

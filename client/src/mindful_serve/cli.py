@@ -16,9 +16,6 @@ from mindful_serve import audit
 from mindful_serve.app import application
 from mindful_serve.settings import Settings, is_loopback
 
-_PATIENCE_S = 15.0
-"""Seconds in which a connection must have sent a request's head, or read a part of the answer."""
-
 
 class Protocol(H11Protocol):
     """uvicorn's protocol, which closes a connection that sends no request or reads no answer.
@@ -26,6 +23,8 @@ class Protocol(H11Protocol):
     uvicorn closes an idle connection, but waits without end once a byte of the next request is there.
     """
 
+    patience_s = Settings.read_s
+    """Seconds in which a connection must have sent a request's head, or read a part of the answer."""
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -50,7 +49,7 @@ class Protocol(H11Protocol):
     def _wait(self, answered: RequestResponseCycle | None, unread: float = math.inf) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.loop.call_later(_PATIENCE_S, self._close_unless_begun, answered, unread)
+        self._timer = self.loop.call_later(self.patience_s, self._close_unless_begun, answered, unread)
 
     def _close_unless_begun(self, answered: RequestResponseCycle | None, unread: float) -> None:
         if self.cycle is not answered:
@@ -73,7 +72,7 @@ def run(settings: Settings) -> None:
         application(settings),
         host=settings.host,
         port=settings.port,
-        http=Protocol,
+        http=type("Protocol", (Protocol,), {"patience_s": settings.read_s}),
         access_log=False,
         server_header=False,
         limit_concurrency=1000,

@@ -64,10 +64,11 @@ def run(connection: psycopg.Connection, sql: str) -> None:
         connection.execute(sql.encode())
 
 
-def test_a_load_takes_part_in_barriers_and_ends_by_a_cancel(db: psycopg.Connection) -> None:
-    (prefix,) = db.execute("select python_prefix from mindful_status()").fetchone() or ("",)
+def test_a_load_takes_part_in_barriers_and_ends_by_a_cancel(
+    db: psycopg.Connection, server_python: str
+) -> None:
     (source,) = db.execute("select source from model where name = %s", (GENERATOR,)).fetchone() or ("",)
     script = Path(__file__).parents[2] / "support" / "load_gaps.py"
-    gap, end = run_program(f"{prefix}/bin/python", str(script), source).split()
+    gap, end = run_program(server_python, str(script), source).split()
     assert float(gap) < 0.1
     assert end == "cancelled"

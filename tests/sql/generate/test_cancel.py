@@ -77,7 +77,7 @@ CHAT = "select llm_chat('Write a very long story about the sea.', max_tokens => 
 
 
 @pytest.fixture
-def brief(db: psycopg.Connection, ana: psycopg.Connection) -> psycopg.Connection:
+def terse(db: psycopg.Connection, ana: psycopg.Connection) -> psycopg.Connection:
     """Ana, whose model answers briefly at first and at length in any other way, as it stops at its own first words."""
     for name in ("Marta", "Tomas", "Erika", "Jonas"):
         ana.execute("select memory_insert(%s)", (f"{name} sails the sea in an old ship.",))
@@ -112,25 +112,25 @@ TRIED: dict[str, LiteralString] = {
 
 @pytest.mark.parametrize("action", TRIED)
 def test_a_cancel_is_heard_while_an_answer_is_tried_again(
-    brief: psycopg.Connection, db: psycopg.Connection, action: str
+    terse: psycopg.Connection, db: psycopg.Connection, action: str
 ) -> None:
-    brief.execute("select setting_set('chat_' || %s, 'true')", (action,))
+    terse.execute("select setting_set('chat_' || %s, 'true')", (action,))
     tried = "select count(*) from decision where " + TRIED[action]
-    before = brief.execute(COUNTS).fetchone()
+    before = terse.execute(COUNTS).fetchone()
     for clock in within(0.2):
-        clock.of(brief.info.backend_pid)
-        asker = threading.Thread(target=cancel_second, args=(db, brief.info.backend_pid, clock))
+        clock.of(terse.info.backend_pid)
+        asker = threading.Thread(target=cancel_second, args=(db, terse.info.backend_pid, clock))
         asker.start()
         with pytest.raises(psycopg.errors.QueryCanceled):
-            brief.execute(CHAT, (1500,))
+            terse.execute(CHAT, (1500,))
         clock.stop()
         asker.join()
-        assert brief.execute(COUNTS).fetchone() == before
+        assert terse.execute(COUNTS).fetchone() == before
         assert taken(db) == 0
     # The connection goes on, and what was broken off can be done.
-    brief.execute(CHAT, (24,))
-    assert brief.execute("select count(*) from memory where kind = 'message'").fetchone() == (2,)
-    assert brief.execute(tried).fetchone() == (1,)
+    terse.execute(CHAT, (24,))
+    assert terse.execute("select count(*) from memory where kind = 'message'").fetchone() == (2,)
+    assert terse.execute(tried).fetchone() == (1,)
 
 
 def cancel_second(db: psycopg.Connection, pid: int, clock: Clock) -> None:
