@@ -7,18 +7,11 @@ of a fresh mindful, and writes the extensions' files: SOURCE holds their hand-wr
 from __future__ import annotations
 
 import re
-import secrets
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import psycopg
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
-from psycopg.rows import class_row
+from router_catalog import ROUTE, Composite, Enum, Function, Relation, read
 
 DIRECT = {"memory_attach", "memory_detach", "tool_register"}
 """Functions whose arguments name objects of the partition's database, and which are called there."""
@@ -30,147 +23,34 @@ ROUTED = {"key_use"}
 """Those of them that call partitions."""
 KEYED = {"key_create"}
 """Functions that return a key, whose place the router keeps."""
-ROUTE = ("route_number", "route_map", "route_tenant")
-ROLES = ("mindful_user", "mindful_reader", "mindful_admin", "mindful_application")
-
-_FUNCTIONS = f"""
-    select p.oid::int8, p.proname as name, p.prokind::text as kind, p.proretset as is_set,
-        p.prorettype = 'void'::regtype as is_void, l.lanname = 'sql' as is_sql,
-        pg_get_function_arguments(p.oid) as arguments,
-        pg_get_function_identity_arguments(p.oid) as identity, pg_get_function_result(p.oid) as result,
-        coalesce(p.proargnames[1:p.pronargs], '{{}}') as names,
-        array(select format_type(t, null) from unnest(p.proargtypes) with ordinality a (t, n) order by n) as types,
-        case p.provolatile when 'i' then 'immutable' when 's' then 'stable' else 'volatile' end as volatility,
-        obj_description(p.oid, 'pg_proc') as comment, p.prorows as rows, p.proisstrict as is_strict,
-        array(select r.rolname::text from pg_roles r, aclexplode(p.proacl) a
-            where a.grantee = r.oid and a.privilege_type = 'EXECUTE' and r.rolname = any ('{{{",".join(ROLES)}}}')
-            order by 1) as roles
-    from pg_proc p join pg_language l on l.oid = p.prolang
-    where p.pronamespace = 'mindful'::regnamespace and p.prorettype <> 'trigger'::regtype
-    order by p.proname, p.pronargs"""
-_COLUMNS = """array(
-            select array[quote_ident(a.attname), format_type(a.atttypid, a.atttypmod), col_description(c.oid, a.attnum)]
-            from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-            order by a.attnum
-        ) as columns"""
-_RELATIONS = rf"""
-    select c.relname as name, c.relkind::text as kind, obj_description(c.oid, 'pg_class') as comment,
-        {_COLUMNS},
-        array(select r.rolname::text from pg_roles r, aclexplode(c.relacl) a
-            where a.grantee = r.oid and a.privilege_type = 'SELECT' and r.rolname = any ('{{{",".join(ROLES)}}}')
-            order by 1) as roles
-    from pg_class c
-    where c.relnamespace = 'mindful'::regnamespace and c.relkind in ('r', 'v')
-        and 'select' in (
-            select 'select' from unnest(array['mindful_user', 'mindful_reader']) r
-            where has_table_privilege(r, c.oid, 'select'))
-        and c.relname not like 'memory\_embedding\_%'
-        and c.relname <> 'kv_state'
-    order by c.relname"""
-# Types that public functions take or return, and the types of their columns.
-_TYPES = f"""
-    with recursive used (type) as (
-        select unnest(p.proargtypes::oid[] || p.prorettype || coalesce(p.proallargtypes, '{{}}'))
-        from pg_proc p where p.pronamespace = 'mindful'::regnamespace and p.prorettype <> 'trigger'::regtype
-        union
-        select unnest(array[t.typelem] || array(
-            select a.atttypid from pg_attribute a
-            where a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped))
-        from used u join pg_type t on t.oid = u.type
-    )
-    select t.oid::int8, t.typname as name,
-        coalesce(obj_description(t.typrelid, 'pg_class'), obj_description(t.oid, 'pg_type')) as comment,
-        {_COLUMNS}
-    from used u join pg_type t on t.oid = u.type join pg_class c on c.oid = t.typrelid
-    where t.typnamespace = 'mindful'::regnamespace
-    order by t.oid"""
-
-_ENUMS = """
-    select t.typname as name, obj_description(t.oid, 'pg_type') as comment,
-        array(select e.enumlabel::text from pg_enum e where e.enumtypid = t.oid order by e.enumsortorder) as labels
-    from pg_type t where t.typnamespace = 'mindful'::regnamespace and t.typtype = 'e' order by t.oid"""
-
-
-@dataclass(frozen=True)
-class Enum:
-    """An enumerated type."""
-
-    name: str
-    comment: str
-    labels: list[str]
-
-
-@dataclass(frozen=True)
-class Function:
-    """A public function of mindful."""
-
-    oid: int
-    name: str
-    kind: str
-    is_set: bool
-    is_void: bool
-    is_sql: bool
-    arguments: str
-    identity: str
-    result: str | None
-    names: list[str]
-    types: list[str]
-    volatility: str
-    comment: str
-    rows: float
-    is_strict: bool
-    roles: list[str]
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A view or table that users may read. The router has a view of it."""
-
-    name: str
-    kind: str
-    comment: str
-    columns: list[list[str | None]]
-    roles: list[str]
-
-
-@dataclass(frozen=True)
-class Composite:
-    """A composite type."""
-
-    oid: int
-    name: str
-    comment: str
-    columns: list[list[str | None]]
 
 
 def main() -> None:
     """Write the four files."""
     dsn, source, target = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
-    with fresh(dsn) as connection:
-        (version,) = connection.execute(
-            "select extversion from pg_extension where extname = 'mindful'"
-        ).fetchone() or ("",)
-        functions = rows(connection, _FUNCTIONS, Function)
-        relations = rows(connection, _RELATIONS, Relation)
-        enums = rows(connection, _ENUMS, Enum)
-        names = {one.name for one in relations}
-        composites = [one for one in rows(connection, _TYPES, Composite) if one.name not in names]
+    found = read(dsn)
     written = {
         "router": [
-            *map(enumerated, enums),
-            *map(composite, composites),
-            *map(router_view, relations),
-            *(figures_view(one) for one in relations if one.kind == "v" and "mindful_reader" in one.roles),
-            *map(router_function, functions),
+            *map(enumerated, found.enums),
+            *map(composite, found.composites),
+            *map(router_view, found.relations),
+            *(
+                figures_view(one)
+                for one in found.relations
+                if one.kind == "v" and "mindful_reader" in one.roles
+            ),
+            *map(router_function, found.functions),
         ],
-        "partition": [*map(partition_view, relations), *map(partition_function, functions)],
+        "partition": [*map(partition_view, found.relations), *map(partition_function, found.functions)],
     }
     for name, statements in written.items():
         before, after = (included(source / f"{name}{part}.sql") for part in ("", "_last"))
         script = "\n".join([before, *filter(None, statements), after])
-        (target / f"mindful_{name}--{version}.sql").write_text(script.replace("@VERSION@", version))
+        (target / f"mindful_{name}--{found.version}.sql").write_text(
+            script.replace("@VERSION@", found.version)
+        )
         control = (source / f"mindful_{name}.control").read_text()
-        (target / f"mindful_{name}.control").write_text(control.replace("@VERSION@", version))
+        (target / f"mindful_{name}.control").write_text(control.replace("@VERSION@", found.version))
 
 
 def included(path: Path) -> str:
@@ -179,30 +59,6 @@ def included(path: Path) -> str:
     return re.sub(
         r"^-- include (\S+)$", lambda found: (root / found[1]).read_text(), path.read_text(), flags=re.M
     )
-
-
-@contextmanager
-def fresh(dsn: str) -> Iterator[psycopg.Connection]:
-    """Connect to a new database with mindful, which is dropped afterwards."""
-    name = sql.Identifier(f"mindful_router_{secrets.token_hex(4)}")
-    with psycopg.connect(dsn, autocommit=True) as server:
-        server.execute(sql.SQL("create database {} template template0").format(name))
-        try:
-            with psycopg.connect(
-                make_conninfo(dsn, dbname=name.as_string().strip('"')), autocommit=True
-            ) as connection:
-                connection.execute("set client_min_messages = warning")
-                connection.execute("create extension mindful cascade")
-                connection.execute("set search_path = pg_catalog")
-                yield connection
-        finally:
-            server.execute(sql.SQL("drop database {} with (force)").format(name))
-
-
-def rows(connection: psycopg.Connection, query: str, row: type[Any]) -> list[Any]:
-    """Return the rows of a query."""
-    with connection.cursor(row_factory=class_row(row)) as cursor:
-        return cursor.execute(query.encode()).fetchall()
 
 
 def literal(text: str | None) -> str:

@@ -9,7 +9,7 @@ version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" "$root/extension/mindful.c
 
 # The functions' signatures and comments come from the installed script, so that and the sources decide.
 key() {
-    cat "$root/extension/mindful--$version.sql" "$root"/extension/router/*.{sql,control} "$root/extension/setup/router.py" | hash12
+    cat "$root/extension/mindful--$version.sql" "$root"/extension/router/*.{sql,control} "$root"/extension/setup/router*.py | hash12
 }
 
 build() {

@@ -1,0 +1,45 @@
+"""Grammars that the backend itself holds a server's answer to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mindful.core.errors import (
+    MindfulError,
+)
+from mindful.core.ports import Sampling
+from mindful.models.providers.openai.constraint import Constraints
+from unit.models.host import Host
+
+
+def bounded(grammar: str, host: Host) -> Any:
+    options = {"server": "llama.cpp", "llguidance": True}
+    return Constraints(options).of(Sampling(4, grammar=grammar, is_users_grammar=True), host)
+
+
+def test_an_answer_that_leaves_its_grammar_is_refused(host: Host) -> None:
+    constraint = bounded('root ::= ("Bergen" | "\u4f60")+', host)
+    assert constraint.body["grammar"].startswith("%llguidance {}\nstart:")
+    for piece in (b"Ber", b"gen", "\u4f60".encode()[:2], "\u4f60".encode()[2:]):
+        constraint.take(piece)
+    with pytest.raises(MindfulError, match="generated so far") as caught:
+        constraint.take(b"Oslo")
+    assert caught.value.sqlstate == "54000"
+
+
+@pytest.mark.parametrize(
+    ("grammar", "sqlstate"),
+    [
+        ('root ::= root "a"', "22023"),
+        ("root ::= r0\n" + "".join(f"r{n} ::= r{n + 1}\n" for n in range(1500)) + 'r1500 ::= "a"', "54000"),
+        (
+            "root ::= r0\n" + "".join(f"r{n} ::= ((r{n + 1}*)?)+\n" for n in range(400)) + 'r400 ::= "a"',
+            "54000",
+        ),
+    ],
+)
+def test_a_grammar_that_would_end_the_server_is_refused_here(host: Host, grammar: str, sqlstate: str) -> None:
+    with pytest.raises(MindfulError) as caught:
+        bounded(grammar, host)
+    assert caught.value.sqlstate == sqlstate
