@@ -15,9 +15,14 @@ import httpx2
 import openai
 import psycopg
 import pytest
-from support import forked
+from support import SCRIPTED_GENERATOR, forked
 from support.clock import Deadline
 from support.query import one
+
+ASK = [{"role": "user", "content": "What is the capital of France?"}]
+BODY = {"model": SCRIPTED_GENERATOR, "messages": ASK}
+CHAT = "/v1/chat/completions"
+BUSY = "select count(*) from pg_stat_activity where application_name = 'mindful_serve' and state <> 'idle'"
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,13 @@ def _wait_for(process: forked.Process, http: httpx2.Client) -> None:
             assert process.is_alive(), "the service ended"
             assert not end.passed(), "the service does not start"
             time.sleep(0.02)
+
+
+def wait_until(true: Any) -> None:
+    end = Deadline()
+    while not true():
+        assert not end.passed()
+        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import select
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,21 +17,13 @@ import httpx2
 import openai
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from mindful_serve.audit import Contents
-from psycopg.types.json import Jsonb
-from serve.conftest import Service, Start, served
-from support import GENERATOR, SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR
+from serve.conftest import ASK, BODY, BUSY, CHAT, Service, Start, served, wait_until
+from support import GENERATOR, SCRIPTED_GENERATOR
 from support.clock import Deadline, within
 from support.command import Command
 from support.pooler import pgbouncer
 from support.query import one
-
-ASK = [{"role": "user", "content": "What is the capital of France?"}]
-BODY = {"model": SCRIPTED_GENERATOR, "messages": ASK}
-CHAT = "/v1/chat/completions"
-BUSY = "select count(*) from pg_stat_activity where application_name = 'mindful_serve' and state <> 'idle'"
 
 
 def test_two_keys_never_see_each_others_rows(
@@ -103,122 +94,6 @@ def test_a_client_that_goes_away_cancels_its_statement(
             assert one(db, BUSY) == 1
         clock.start()
         wait_until(lambda: one(db, BUSY) == 0)
-
-
-def wait_until(true: Any) -> None:
-    end = Deadline()
-    while not true():
-        assert not end.passed()
-        time.sleep(0.02)
-
-
-def test_a_large_body_is_refused_before_it_is_read(service: Service) -> None:
-    answer = service.post(CHAT, content=b"x" * (10 << 20), headers={"content-type": "application/json"})
-    assert answer.status_code == 413
-
-    def parts() -> Iterator[bytes]:
-        for _ in range(80):
-            yield b"x" * (1 << 17)
-
-    answer = service.post(CHAT, content=parts(), headers={"content-type": "application/json"})
-    assert answer.status_code == 413
-
-
-@pytest.mark.parametrize(
-    ("content", "kind", "status"),
-    [
-        (b"{", "application/json", 400),
-        (b"[1]", "application/json", 400),
-        (b'{"model": "\xff"}', "application/json", 400),
-        (b'{"temperature": NaN}', "application/json", 400),
-        (b"[" * 100_000, "application/json", 400),
-        (json.dumps(BODY).encode(), "text/plain", 415),
-    ],
-    ids=str,
-)
-def test_a_body_that_is_not_json_is_refused(service: Service, content: bytes, kind: str, status: int) -> None:
-    answer = service.post(CHAT, content=content, headers={"content-type": kind})
-    assert answer.status_code == status
-    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "param"),
-    [
-        ({"stop": 5}, "stop"),
-        ({"tool_choice": 5}, "tool_choice"),
-        ({"response_format": {"type": "xml"}}, "response_format.type"),
-        ({"top_p": 7}, "top_p"),
-        ({"messages": [{"role": "bot", "content": "Hi"}]}, "messages[0].role"),
-        ({"messages": [*ASK, {"role": "user"}]}, "messages[1].content"),
-        ({"messages": [*ASK, {"role": "user", "content": None}]}, "messages[1].content"),
-        ({"messages": [{"role": "assistant"}, *ASK]}, "messages[0].content"),
-        ({"messages": [{"role": "tool", "tool_call_id": "1"}]}, "messages[0].content"),
-        ({"messages": [{"role": "user", "name": 5, "content": "Hi"}]}, "messages[0].name"),
-        ({"stream_options": {"include_usage": True}}, "stream_options"),
-        ({"max_tokens": 5, "max_completion_tokens": 5}, "max_completion_tokens"),
-        ({"model": f"mindful/{SCRIPTED_GENERATOR}", "messages": [{"role": "user"}]}, "messages[0].content"),
-        ({"model": f"mindful/{SCRIPTED_GENERATOR}", "presence_penalty": 7}, "presence_penalty"),
-        ({"foo": 1}, "foo"),
-    ],
-    ids=str,
-)
-def test_a_wrong_member_is_named(service: Service, wrong: dict[str, Any], param: str) -> None:
-    answer = service.post(CHAT, BODY | wrong)
-    assert answer.status_code == 400
-    assert answer.json()["error"]["param"] == param
-
-
-@pytest.mark.parametrize(
-    ("path", "wrong", "param"),
-    [
-        ("/v1/completions", {"prompt": ""}, "prompt"),
-        ("/v1/completions", {"prompt": "a\0b"}, "prompt"),
-        ("/v1/embeddings", {"input": " "}, "input"),
-        ("/v1/embeddings", {"input": ["a"] * 3000}, "input"),
-        ("/v1/rerank", {"query": "a", "documents": ["a"], "top_n": 1 << 63}, "top_n"),
-        ("/v1/responses", {"input": "a\0b"}, "input"),
-        ("/v1/responses", {"input": "a", "instructions": "a\0b"}, "instructions"),
-        ("/v1/responses", {"input": "a", "max_output_tokens": 0}, "max_output_tokens"),
-        (CHAT, {"messages": [{"role": "user", "content": "a\0b"}], "model": "mindful/default"}, "messages"),
-        (
-            CHAT,
-            {
-                "messages": ASK,
-                "response_format": {
-                    "type": "json_schema",
-                    "json_schema": {"name": "a", "schema": {"$ref": "#/b"}},
-                },
-            },
-            "response_format.json_schema",
-        ),
-    ],
-)
-def test_an_argument_of_another_name_is_named_by_the_bodys_member(
-    service: Service, path: str, wrong: dict[str, Any], param: str
-) -> None:
-    answer = service.post(path, {"model": "default"} | wrong)
-    assert answer.status_code == 400, answer.text
-    assert answer.json()["error"]["param"] == param
-    assert "valid string" not in answer.json()["error"]["message"]
-    if param == "prompt":
-        assert answer.json()["error"]["message"].startswith("prompt ")
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        (CHAT, {"messages": ASK}),
-        ("/v1/completions", {"prompt": "a"}),
-        ("/v1/embeddings", {"input": "a"}),
-        ("/v1/rerank", {"query": "a", "documents": ["a"]}),
-        ("/v1/responses", {"input": "a"}),
-    ],
-)
-def test_a_model_whose_name_no_database_can_have_is_no_fault_of_the_database(
-    service: Service, path: str, body: dict[str, Any]
-) -> None:
-    assert service.post(path, body | {"model": "a\0b"}).status_code in (400, 404)
 
 
 def test_unknown_paths_and_methods_have_errors_of_the_same_form(service: Service) -> None:
@@ -342,139 +217,6 @@ def test_no_connection_is_waited_for_longer_than_is_said(start: Start) -> None:
         holder.join()
 
 
-PATIENCE_S = 3
-"""For how long these services wait for a client, in the place of 15 seconds."""
-
-
-def test_a_slow_sender_is_sent_away(start: Start) -> None:
-    service = start(patience_s=PATIENCE_S)
-    host, port = service.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
-        head = f"POST {CHAT} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {service.key}\r\n"
-        connection.sendall(f"{head}content-type: application/json\r\ncontent-length: 100\r\n\r\n{{".encode())
-        assert b"408" in connection.recv(4096).splitlines()[0]
-
-
-def raw(service: Service) -> socket.socket:
-    host, port = service.url.removeprefix("http://").split(":")
-    connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.connect((host, int(port)))
-    return connection
-
-
-def is_closed(connection: socket.socket) -> bool:
-    """Tell whether the service ended a connection, without reading what it sent."""
-    poll = select.poll()
-    poll.register(connection, select.POLLRDHUP)
-    return bool(poll.poll(0))
-
-
-def is_kept(connection: socket.socket) -> bool:
-    """Tell whether the service has a connection still; its end reaches a client only after what was sent before."""
-    port = f":{connection.getsockname()[1]:04X}"
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
-    return any(row[2].endswith(port) and row[3] == "01" for row in rows)
-
-
-def test_a_head_or_a_body_that_never_ends_is_cut_off(start: Start) -> None:
-    """Before the first request, after an answer, and after an answer that did not read its request."""
-    service = start(patience_s=PATIENCE_S)
-    head = "host: localhost\r\ncontent-type: application/json\r\n"
-    begun = (
-        "GET /health HTTP/1.1\r\nx-slow: ",
-        f"GET /health HTTP/1.1\r\n{head}\r\nGET /health HTTP/1.1\r\nx-slow: ",
-        f"POST {CHAT} HTTP/1.1\r\n{head}authorization: Bearer none\r\ncontent-length: 100000\r\n\r\n",
-    )
-    connections = [raw(service) for _ in begun]
-    try:
-        for connection, words in zip(connections, begun, strict=True):
-            connection.sendall(words.encode())
-        end = Deadline()
-        while dripping := [one for one in connections if not is_closed(one)]:
-            assert not end.passed()
-            for connection in dripping:
-                with suppress(OSError):  # it was closed meanwhile
-                    connection.sendall(b"x")
-            time.sleep(0.2)
-    finally:
-        for connection in connections:
-            connection.close()
-
-
-def test_a_client_that_reads_nothing_is_cut_off(start: Start, admin: psycopg.Connection) -> None:
-    admin.execute("select model_register('judge', 'reranker', 'scripted', '')")
-    service = start("--keys", "--body-megabytes", "32", patience_s=PATIENCE_S)
-    body = {"model": "judge", "query": "tea", "documents": ["tea " * 2000] * 2000, "return_documents": True}
-    content = json.dumps(body).encode()
-    head = f"POST /v1/rerank HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {service.key}\r\n"
-    head += f"content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
-    with raw(service) as connection:
-        connection.sendall(head.encode() + content)
-        assert b" 200 " in connection.recv(16)
-        wait_until(lambda: not is_kept(connection))
-    assert service.get("/health").status_code == 200
-
-
-@pytest.fixture
-def talker(admin: psycopg.Connection) -> str:
-    """A model whose reply has 600 words, or 10 MB if the message is Talk."""
-    options = {
-        "default": " ".join(f"word{n}" for n in range(600)),
-        "replies": [["Talk", ("so" * 1000 + " ") * 5000]],
-        "context_length": 10_000,
-    }
-    admin.execute("select model_register('talker', 'generator', 'scripted', '', %s)", (Jsonb(options),))
-    return "talker"
-
-
-@pytest.mark.parametrize(("path", "reads"), [(CHAT, 1), ("/v1/responses", 0)])
-def test_a_stream_whose_reader_is_slow_ends_and_frees_its_connection(
-    start: Start, talker: str, db: psycopg.Connection, path: str, reads: int
-) -> None:
-    service = start("--keys", "--connections", "1")
-    talk = {"messages": [{"role": "user", "content": "Talk"}]}
-    asked = talk if path == CHAT else {"input": "Talk", "store": False}
-    content = json.dumps(asked | {"model": talker, "stream": True}).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {service.key}\r\n"
-    head += f"content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
-    before = resident(service)
-    with raw(service) as connection:
-        connection.sendall(head.encode() + content)
-        assert b" 200 " in connection.recv(16)
-        end = Deadline(180)
-        while is_kept(connection):
-            assert not end.passed()
-            if reads:
-                connection.recv(reads)
-            time.sleep(1)
-        wait_until(lambda: one(db, BUSY) == 0)
-    assert resident(service) < before + (32 << 20)
-    assert service.post(CHAT, BODY | {"model": talker, "max_tokens": 2}).status_code == 200
-
-
-def resident(service: Service) -> int:
-    """Return the bytes of memory that the service's process has."""
-    pages = Path(f"/proc/{service.process.pid}/statm").read_text().split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("limit", "words"), [(None, 256), (9, 9), (-1, 600)])
-def test_minus_one_is_what_fits_with_memories_too(
-    service: Service, talker: str, stream: bool, limit: int | None, words: int
-) -> None:
-    talk: list[Any] = ASK
-    answer = service.client().chat.completions.create(
-        model=f"mindful/{talker}", messages=talk, max_tokens=limit, stream=stream
-    )
-    if isinstance(answer, openai.Stream):
-        text = "".join(chunk.choices[0].delta.content or "" for chunk in answer if chunk.choices)
-    else:
-        text = answer.choices[0].message.content or ""
-    assert len(text.split()) == words
-
-
 def test_the_audit_names_who_and_what_but_not_what_was_said(
     dsn_of: Mapping[str, str], key: str, tmp_path: Path
 ) -> None:
@@ -545,81 +287,3 @@ def test_the_guides_own_client_is_served(dsn_of: Mapping[str, str]) -> None:
         summary = [{"role": "system", "content": "Summarize."}, *history[1:]]
         body = {"model": "Owner/Name-GGUF", "messages": summary, "temperature": 0.7, "max_tokens": -1}
         assert service.post(CHAT, body).json()["choices"][0]["message"]["content"] is not None
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4),
-    max_leaves=12,
-)  # fmt: skip
-MEMBERS: dict[str, list[str]] = {
-    CHAT: [
-        "model", "messages", "stream", "stream_options", "max_tokens", "temperature", "top_p", "top_k", "min_p", "stop",
-        "logit_bias", "seed", "n", "response_format", "tools", "tool_choice", "logprobs", "top_logprobs", "grammar",
-        "presence_penalty", "repeat_penalty", "user", "metadata", "store",
-    ],
-    "/v1/completions": ["model", "prompt", "max_tokens", "logprobs", "stop", "n", "stream", "echo", "seed"],
-    "/v1/embeddings": ["model", "input", "encoding_format", "dimensions"],
-    "/v1/rerank": ["model", "query", "documents", "top_n", "return_documents"],
-    "/v1/responses": [
-        "model", "input", "instructions", "previous_response_id", "conversation", "store", "stream", "text", "tools",
-        "tool_choice", "max_output_tokens", "temperature", "top_p",
-    ],
-    "/v1/conversations": ["metadata"],
-}  # fmt: skip
-VALID: dict[str, dict[str, Any]] = {
-    CHAT: BODY,
-    "/v1/completions": {"model": SCRIPTED_GENERATOR, "prompt": "Hi"},
-    "/v1/embeddings": {"model": SCRIPTED_EMBEDDER, "input": "tea"},
-    "/v1/rerank": {"model": "judge", "query": "tea", "documents": ["tea"]},
-    "/v1/responses": {"model": SCRIPTED_GENERATOR, "input": "Hi"},
-    "/v1/conversations": {},
-}
-LIKELY = {
-    "model": st.sampled_from([SCRIPTED_GENERATOR, f"mindful/{SCRIPTED_GENERATOR}", "", "default", "absent"]),
-    "messages": st.lists(
-        st.fixed_dictionaries(
-            {
-                "role": st.sampled_from(["user", "assistant", "system", "tool"]) | JSON,
-                "content": st.text(max_size=30) | JSON,
-            }
-        ),
-        max_size=4,
-    ),
-    "tools": st.lists(
-        st.fixed_dictionaries({"type": st.just("function"), "function": st.fixed_dictionaries(
-            {"name": st.just("clock") | JSON, "parameters": JSON})}) | JSON,
-        max_size=3,
-    ),
-    "response_format": st.fixed_dictionaries(
-        {"type": st.just("json_schema"), "json_schema": st.fixed_dictionaries({"name": st.just("x"), "schema": JSON})}
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("path", MEMBERS)
-def test_no_body_makes_the_service_fail(path: str, start: Start, admin: psycopg.Connection) -> None:
-    admin.execute("select model_register('judge', 'reranker', 'scripted', '')")
-    service = start("--no-keys", tenant="customer-7")
-    found = {name: LIKELY.get(name, JSON) | JSON for name in MEMBERS[path]}
-    bodies = st.fixed_dictionaries({}, optional=found).map(lambda given: VALID[path] | given)
-
-    with httpx2.Client(base_url=service.url, timeout=60) as client:
-
-        @settings(
-            max_examples=60,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-            derandomize=True,
-        )
-        @given(bodies | JSON)
-        def attempt(body: Any) -> None:
-            content = json.dumps(body).encode()
-            answer = client.post(path, content=content, headers={"content-type": "application/json"})
-            assert answer.status_code in (200, 400, 404, 503), (body, answer.text)
-            # No default reranker or embedder is not a failure of the body.
-            assert answer.status_code != 503 or "default" in answer.text, (body, answer.text)
-
-        attempt()

@@ -194,3 +194,8 @@ def test_answers_are_alike_from_a_cosine_on(vectors: list[list[float]], clusters
     assert evidence._clusters(["x"] * len(vectors), vectors) == clusters
     numbered = [f"x {at}" for at in range(len(vectors))]
     assert evidence._clusters(numbered, vectors) == list(range(len(vectors)))
+
+
+def test_questions_are_sampled_with_seeds_of_their_own() -> None:
+    first = {evidence._seeds(f"Question {at}?").start for at in range(1000)}
+    assert len(first) > 998

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mindful.confidence.tune import Trial, chance
+from mindful.confidence.tune import Trial, _Tier, chance
+from unit.fakes import FakeDatabase
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(3, 0), (5, 0), (6, 1), (8, 4)])
@@ -25,3 +26,16 @@ def test_chance_errs_as_often_as_it_says() -> None:
 
 def test_what_a_trial_tells_in_short() -> None:
     assert Trial([1.0, 0.0], [], [2.0, 4.0]).figures() == {"score": 0.5, "ms": 3.0}
+
+
+def test_the_highest_tier_with_labels_enough_to_learn_and_to_test_is_tried() -> None:
+    labels = {3: 59, 2: 60, 1: 90}
+    db = FakeDatabase(
+        {
+            "_mindful.tuning_signals": lambda _model, tier: [
+                {"outcome_id": at} for at in range(labels[tier])
+            ],
+            "last_outcome": [{"last": None}],
+        }
+    )
+    assert list(_Tier(db, "m", 100).values()) == [0, 1, 2]

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mindful.conversation.bearing import Bearing, invents, outdated
+from mindful.conversation.bearing import Bearing, _scores, invents, outdated
 from mindful.core.ports import Row
 from unit.fakes import FakeDatabase
 
@@ -104,3 +104,10 @@ def test_memories_that_answer_are_quoted_and_one_unless_several_are_asked_for() 
     found = replace(found, contents=KEY, own=True, scores={2: 0.6, 3: 0.5})
     assert found.quoted([2, 3]) == f'"{KEY[2]}" "{KEY[3]}"'
     assert replace(found, question="Who plays chess?").quoted([2, 3]) == f'"{KEY[2]}"'
+
+
+def test_a_memory_that_lacks_what_is_asked_about_scores_less_and_may_still_answer() -> None:
+    contents = {1: "The recipe needs three eggs.", 2: "The recipe needs three lemons."}
+    found = bearing("How many eggs does the recipe need?", dict.fromkeys(contents, ""))
+    scores = _scores(FakeDatabase({}), replace(found, contents=contents, beyond=dict.fromkeys(contents, "")))
+    assert 0 < scores[2] < scores[1]

@@ -24,6 +24,7 @@ def row(content: str, **changed: Any) -> dict[str, Any]:
         ("Deployments happen on Tuesdays after the release meeting.", "Deployments", ""),
         ("The staging database is rebuilt every night.", '"The staging database"', ""),
         ("Never on Fridays", '"Never on Fridays"', ""),
+        ("Never on Fridays or on days before holidays", '"Never on Fridays or on days"', ""),
     ],
 )
 def test_what_people_write_is_read_as_facts(content: str, subject: str, relation: str) -> None:
