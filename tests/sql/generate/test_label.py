@@ -122,7 +122,9 @@ def test_bad_arguments_are_refused(ana: psycopg.Connection, arguments: str, sqls
         ana.execute(f"select * from unnest(llm_classify_many(array['y', {content}], {rest}))")
 
 
-def test_a_text_near_the_context_is_read_whole_and_its_memory_given_back(ana: psycopg.Connection) -> None:
+def test_a_text_near_the_context_is_read_whole_and_its_memory_given_back(
+    brief: str, ana: psycopg.Connection
+) -> None:
     ana.execute("select llm_classify('Hi', '{a,b}')")
     before = one(ana, "select private_bytes from mindful_status()")
     assert one(ana, "select llm_classify(repeat('word ', 1900), '{a,b}')") in ("a", "b")

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mindful.conversation.lesson import is_repeated, learned
 from mindful.conversation.prompt import with_notes
+from mindful.conversation.tool import Toolbox, ToolCall
 from mindful.core.errors import (
     ContextLengthError,
     InvalidParameterError,
@@ -142,6 +143,27 @@ def test_the_context_never_grows_into_the_room_of_the_answer(
     assert used < context_length
     if {part for part, _ in shown(conversation)} != {"system", "message"}:
         assert used + min(max_tokens, context_length // 2) <= context_length
+
+
+def test_a_called_tool_has_a_quarter_of_the_room_and_takes_it_from_the_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rooms = []
+
+    def use(_: Toolbox, _message: str, room: int) -> list[ToolCall]:
+        rooms.append(room)
+        return [ToolCall("clock", None, " ".join(["word"] * (room - 5)), "ok", None, 1.0)]
+
+    monkeypatch.setattr(Toolbox, "use", use)
+    conversation = chat_of(
+        database(turns_of(*["word " * 9] * 20), (), "Be kind.", context_length=400), memories=0
+    )
+    list(conversation.stream())
+    assert {part for part, _ in shown(conversation)} == {"system", "tool", "turn", "message"}
+    assert conversation.outcome()["prompt_tokens"] + 16 <= 400
+    (given, *_) = rooms
+    system, last = (part.tokens for part in conversation.context.parts if part.part in ("system", "message"))
+    assert given == (400 - 16 - system - last) // 4
 
 
 @given(

@@ -1,8 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
+from mindful.conversation import bearing
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.bridge import named_instead
+from mindful.conversation.context import _Composer
+from mindful.models import runtime
+from unit.fakes import FakeDatabase
 
 MASTER = "The harbor master is Birgit Aagaard."
 
@@ -38,3 +46,39 @@ def test_a_name_takes_the_place_of_its_description(
 ) -> None:
     found = Bearing(question, "e", "[]", {1: 0.5}, {1: "office?"}, {1: held}, {1: memory})
     assert named_instead(found) == (None if expected is None else (1, *expected))
+
+
+@pytest.mark.parametrize(("score", "expected"), [(0.7, [2, 1]), (0.5, []), (0.45, [])])
+def test_the_memory_about_the_name_is_shown_if_it_answers_better(
+    monkeypatch: pytest.MonkeyPatch, score: float, expected: list[int]
+) -> None:
+    rows = [
+        {"id": 1, "role": None, "content": MASTER},
+        {"id": 2, "role": None, "content": "Birgit's office is on pier 4."},
+        {"id": 3, "role": None, "content": "The office closes at noon."},
+    ]
+    question = "Where is the harbor master's office?"
+    found = Bearing(question, "e", "[]", {1: 0.5}, {1: "office?"}, {1: "harbor master's"}, {1: MASTER})
+    then = replace(found, contents={2: rows[1]["content"]}, scores={2: score})
+    asked = []
+
+    def embed(_db: object, _model: str, texts: list[str]) -> list[list[float]]:
+        asked.extend(texts)
+        return [[1.0]]
+
+    def weigh(_db: object, message: str, *_: object) -> Bearing:
+        asked.append(message)
+        return then
+
+    monkeypatch.setattr(runtime, "embed", embed)
+    monkeypatch.setattr(bearing, "weigh", weigh)
+    monkeypatch.setattr(bearing, "outdated", lambda *_: {})
+    reading: Any = SimpleNamespace(session_id=None)
+    composer = _Composer(
+        cast(Any, FakeDatabase({"memory_recall": rows})), cast(Any, None), cast(Any, None), reading, None
+    )
+    composer._considered = rows
+    shown = composer._bridged(replace(found, scores={1: 0.5}), "e", 3)
+    assert [row["id"] for row in shown] == expected
+    assert asked == ["Where is Birgit's office?"] * 2
+    assert [row["id"] for row in composer._considered] == ([2, 1, 3] if expected else [1, 2, 3])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mindful.conversation.messages import CLOSING, OPENING, conversation_of
-from mindful.conversation.offer import CallReader, Offer, offer_of
+from mindful.conversation.offer import CallReader, Offer, Reader, offer_of
 from mindful.core.errors import InvalidParameterError
 
 JSON = st.recursive(
@@ -22,9 +22,7 @@ def tool(name: str, parameters: object = None) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
 
 
-def read(
-    reader: CallReader, text: str, cuts: list[int], is_complete: bool = True
-) -> tuple[str, dict[str, Any]]:
+def read(reader: Reader, text: str, cuts: list[int], is_complete: bool = True) -> tuple[str, dict[str, Any]]:
     """Read a text that comes in pieces, and return its text and its call."""
     shown, call = "", dict[str, Any]()
     places = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
@@ -70,11 +68,14 @@ def test_functions_are_presented_and_a_forced_call_is_begun() -> None:
     assert told.opening == OPENING
     assert [message.role for message in told.messages] == ["system", "system", "user"]
     assert '"name": "clock"' in told.messages[1].content
+    assert isinstance(offer_of(json.dumps([tool("clock")]), "auto", lambda: None).reader(), CallReader)
 
 
 def test_nothing_is_presented_where_no_call_is_wanted() -> None:
     assert offer_of(json.dumps([tool("clock")]), "none", lambda: None) == Offer()
     assert offer_of(None, "auto", lambda: None) == Offer()
+    text, call = read(Offer().reader(), '<tool_call>{"name": "clock"', [5])
+    assert (text, call) == ('<tool_call>{"name": "clock"', {})
 
 
 def test_references_lead_to_each_functions_own_definitions() -> None:

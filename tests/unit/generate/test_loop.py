@@ -29,7 +29,7 @@ def test_a_loop_is_cut_to_its_first_round(unit: str) -> None:
     assert tokens == len(watch.text)
 
 
-@pytest.mark.parametrize("unit", ["a city of love and ", "1. ", "I am a helpful assistant.\n"])
+@pytest.mark.parametrize("unit", ["a city of love and ", "1. ", "a ", "I am a helpful assistant.\n"])
 def test_what_was_shown_of_a_loop_is_what_is_kept(unit: str) -> None:
     watch, shown = LoopWatch(), ""
     for at, letter in enumerate("It is " + unit * 60, 1):
@@ -50,3 +50,10 @@ def test_what_is_held_back_is_shown_at_the_end(text: str) -> None:
         shown += watch.show()
         assert text.startswith(shown)
     assert shown + watch.show(ended=True) == text
+
+
+def test_of_two_letters_that_repeat_no_more_is_shown_than_the_first_round() -> None:
+    watch = LoopWatch()
+    watch.push("Row xy", 1)
+    watch.push("xy", 2)
+    assert watch.show() == "Row xy"

@@ -218,7 +218,7 @@ def _sections(text: str, language: str | None, interrupts: Interrupts) -> list[_
     character = _characters(encoded)
     sections = [
         _Section(character(start), character(end), name)
-        for start, end, name in sorted(found, key=lambda part: (part[0], -part[1]))
+        for start, end, name in sorted(found, key=lambda part: part[0])
         if start < end
     ]
     return list(_nested(sections))
