@@ -36,7 +36,7 @@ ACCEPT = {"accept": "application/json, text/event-stream"}
 
 @asynccontextmanager
 async def over_http(service: Service, mode: str, tools: str = "", key: str = "") -> AsyncIterator[Client]:
-    # The first request imports the SDK. A client that tries the newer protocol does not wait for that on a busy machine.
+    # The first request imports the SDK, for which a client that tries the newer protocol does not wait long.
     service.post("/mcp", PING, headers=ACCEPT)
     headers = {"authorization": f"Bearer {key or service.key}"}
     url = f"{service.url}/mcp" + (f"?tools={tools}" if tools else "")
