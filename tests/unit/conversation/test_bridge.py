@@ -59,7 +59,7 @@ def test_the_memory_about_the_name_is_shown_if_it_answers_better(
     ]
     question = "Where is the harbor master's office?"
     found = Bearing(question, "e", "[]", {1: 0.5}, {1: "office?"}, {1: "harbor master's"}, {1: MASTER})
-    then = replace(found, contents={2: rows[1]["content"]}, scores={2: score})
+    then = replace(found, contents={2: "Birgit's office is on pier 4."}, scores={2: score})
     asked = []
 
     def embed(_db: object, _model: str, texts: list[str]) -> list[list[float]]:
