@@ -138,3 +138,9 @@ def start(dsn_of: Mapping[str, str], key: str) -> Iterator[Start]:
 def service(start: Start) -> Service:
     """A service that needs keys."""
     return start()
+
+
+@pytest.fixture(params=["legacy", "auto"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """An era of the Model Context Protocol, as its client names it."""
+    return str(request.param)

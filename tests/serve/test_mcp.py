@@ -39,11 +39,6 @@ def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=ERAS)
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture
 def connected(
     transport: str, mode: str, dsn_of: Mapping[str, str], request: pytest.FixtureRequest

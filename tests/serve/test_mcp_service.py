@@ -136,11 +136,11 @@ async def test_a_key_is_offered_what_its_scopes_allow(service: Service, admin: p
 
 def test_strangers_pages_of_the_web_and_large_bodies_are_refused(service: Service) -> None:
     assert service.post("/mcp", PING, headers=ACCEPT).status_code == 200
-    answer = httpx2.post(f"{service.url}/mcp", json=PING, headers=ACCEPT)
+    answer = service.http.post("/mcp", json=PING, headers=ACCEPT)
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
     wrong = ACCEPT | {"authorization": "Bearer mk_wrong"}
-    assert httpx2.post(f"{service.url}/mcp", json=PING, headers=wrong).status_code == 401
+    assert service.http.post("/mcp", json=PING, headers=wrong).status_code == 401
     for origin in ("https://example.org", "null", "http://127.0.0.1:1"):
         assert service.post("/mcp", PING, headers=ACCEPT | {"origin": origin}).status_code == 403
     assert service.post("/mcp", PING, headers=ACCEPT | {"origin": service.url}).status_code == 200
@@ -159,7 +159,7 @@ def test_without_keys_other_hosts_are_refused(dsn_of: Mapping[str, str]) -> None
 def test_the_requests_of_a_key_are_limited(service: Service, admin: psycopg.Connection) -> None:
     key = one(admin, "select key_create('few', 'customer-7', requests_per_minute => 2)")
     headers = ACCEPT | {"authorization": f"Bearer {key}"}
-    answers = [httpx2.post(f"{service.url}/mcp", json=PING, headers=headers) for _ in range(4)]
+    answers = [service.http.post("/mcp", json=PING, headers=headers) for _ in range(4)]
     assert answers[-1].status_code == 429
     assert answers[-1].headers["retry-after"]
 

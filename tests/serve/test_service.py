@@ -105,9 +105,9 @@ def test_unknown_paths_and_methods_have_errors_of_the_same_form(service: Service
 
 def test_health_and_figures_need_no_key_and_name_no_tenant(service: Service) -> None:
     service.client().chat.completions.create(**BODY)  # type: ignore[call-overload]
-    assert httpx2.get(f"{service.url}/health").json() == {"status": "ok"}
-    assert httpx2.get(f"{service.url}/ready").json()["version"]
-    figures = httpx2.get(f"{service.url}/metrics").text
+    assert service.http.get("/health").json() == {"status": "ok"}
+    assert service.http.get("/ready").json()["version"]
+    figures = service.http.get("/metrics").text
     assert 'mindful_serve_requests_total{path="/v1/chat/completions",status="200"} 1' in figures
     assert 'mindful_serve_tokens_total{kind="completion"} 6' in figures
     assert "customer-7" not in figures
