@@ -15,6 +15,7 @@ import httpx2
 import openai
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 from support import SCRIPTED_GENERATOR, forked
 from support.clock import Deadline
 from support.query import one
@@ -144,3 +145,15 @@ def service(start: Start) -> Service:
 def mode(request: pytest.FixtureRequest) -> str:
     """An era of the Model Context Protocol, as its client names it."""
     return str(request.param)
+
+
+@pytest.fixture
+def talker(admin: psycopg.Connection) -> str:
+    """A model whose reply has 600 words, or 10 MB if the message is Talk."""
+    options = {
+        "default": " ".join(f"word{n}" for n in range(600)),
+        "replies": [["Talk", ("so" * 1000 + " ") * 5000]],
+        "context_length": 10_000,
+    }
+    admin.execute("select model_register('talker', 'generator', 'scripted', '', %s)", (Jsonb(options),))
+    return "talker"

@@ -72,6 +72,58 @@ def test_a_wrong_member_is_named(service: Service, wrong: dict[str, Any], param:
     assert answer.json()["error"]["param"] == param
 
 
+@pytest.mark.parametrize(
+    ("path", "wrong", "param"),
+    [
+        ("/v1/completions", {"prompt": ""}, "prompt"),
+        ("/v1/completions", {"prompt": "a\0b"}, "prompt"),
+        ("/v1/embeddings", {"input": " "}, "input"),
+        ("/v1/embeddings", {"input": ["a"] * 3000}, "input"),
+        ("/v1/rerank", {"query": "a", "documents": ["a"], "top_n": 1 << 63}, "top_n"),
+        ("/v1/responses", {"input": "a\0b"}, "input"),
+        ("/v1/responses", {"input": "a", "instructions": "a\0b"}, "instructions"),
+        ("/v1/responses", {"input": "a", "max_output_tokens": 0}, "max_output_tokens"),
+        (CHAT, {"messages": [{"role": "user", "content": "a\0b"}], "model": "mindful/default"}, "messages"),
+        (
+            CHAT,
+            {
+                "messages": ASK,
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "a", "schema": {"$ref": "#/b"}},
+                },
+            },
+            "response_format.json_schema",
+        ),
+    ],
+)
+def test_an_argument_of_another_name_is_named_by_the_bodys_member(
+    service: Service, path: str, wrong: dict[str, Any], param: str
+) -> None:
+    answer = service.post(path, {"model": "default"} | wrong)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["param"] == param
+    assert "valid string" not in answer.json()["error"]["message"]
+    if param == "prompt":
+        assert answer.json()["error"]["message"].startswith("prompt ")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, {"messages": ASK}),
+        ("/v1/completions", {"prompt": "a"}),
+        ("/v1/embeddings", {"input": "a"}),
+        ("/v1/rerank", {"query": "a", "documents": ["a"]}),
+        ("/v1/responses", {"input": "a"}),
+    ],
+)
+def test_a_model_whose_name_no_database_can_have_is_no_fault_of_the_database(
+    service: Service, path: str, body: dict[str, Any]
+) -> None:
+    assert service.post(path, body | {"model": "a\0b"}).status_code in (400, 404)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=20),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import socket
 import time
@@ -10,8 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import psycopg
-from serve.conftest import CHAT, Service, Start, wait_until
+import pytest
+from serve.conftest import BODY, BUSY, CHAT, Service, Start, wait_until
 from support.clock import Deadline
+from support.query import one
 
 PATIENCE_S = 3
 """For how long these services wait for a client, in the place of 15 seconds."""
@@ -85,3 +88,34 @@ def test_a_client_that_reads_nothing_is_cut_off(start: Start, admin: psycopg.Con
         assert b" 200 " in connection.recv(16)
         wait_until(lambda: not is_kept(connection))
     assert service.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize(("path", "reads"), [(CHAT, 1), ("/v1/responses", 0)])
+def test_a_stream_whose_reader_is_slow_ends_and_frees_its_connection(
+    start: Start, talker: str, db: psycopg.Connection, path: str, reads: int
+) -> None:
+    service = start("--keys", "--connections", "1", patience_s=PATIENCE_S)
+    talk = {"messages": [{"role": "user", "content": "Talk"}]}
+    asked = talk if path == CHAT else {"input": "Talk", "store": False}
+    content = json.dumps(asked | {"model": talker, "stream": True}).encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {service.key}\r\n"
+    head += f"content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
+    before = resident(service)
+    with raw(service) as connection:
+        connection.sendall(head.encode() + content)
+        assert b" 200 " in connection.recv(16)
+        end = Deadline(180)
+        while is_kept(connection):
+            assert not end.passed()
+            if reads:
+                connection.recv(reads)
+            time.sleep(1)
+        wait_until(lambda: one(db, BUSY) == 0)
+    assert resident(service) < before + (32 << 20)
+    assert service.post(CHAT, BODY | {"model": talker, "max_tokens": 2}).status_code == 200
+
+
+def resident(service: Service) -> int:
+    """Return the bytes of memory that the service's process has."""
+    pages = Path(f"/proc/{service.process.pid}/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")

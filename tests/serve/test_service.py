@@ -217,6 +217,22 @@ def test_no_connection_is_waited_for_longer_than_is_said(start: Start) -> None:
         holder.join()
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("limit", "words"), [(None, 256), (9, 9), (-1, 600)])
+def test_minus_one_is_what_fits_with_memories_too(
+    service: Service, talker: str, stream: bool, limit: int | None, words: int
+) -> None:
+    talk: list[Any] = ASK
+    answer = service.client().chat.completions.create(
+        model=f"mindful/{talker}", messages=talk, max_tokens=limit, stream=stream
+    )
+    if isinstance(answer, openai.Stream):
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in answer if chunk.choices)
+    else:
+        text = answer.choices[0].message.content or ""
+    assert len(text.split()) == words
+
+
 def test_the_audit_names_who_and_what_but_not_what_was_said(
     dsn_of: Mapping[str, str], key: str, tmp_path: Path
 ) -> None:
