@@ -34,6 +34,7 @@ psql: up #: open psql in the private cluster (PSQL_ARGS="-c 'select 1'")
 dsn: up #: print the private cluster's connection string, and nothing else
 	@$(setup)/cluster.sh dsn
 
+check: JOBS := $(if $(PYTEST_ARGS),1,2)
 check: lint scripted models install #: lint, and run the unit tests and a few tests of each room, 90 s (JOBS=1)
 	@$(setup)/test.sh $(JOBS) $(dev)pytest -q -m smoke tests/unit tests/sql tests/client $(PYTEST_ARGS)
 
