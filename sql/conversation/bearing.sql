@@ -10,11 +10,12 @@ set enable_seqscan = off
 set jit = off
 as $$
 #variable_conflict use_column
+declare
+    language regconfig := _mindful.language(_mindful.recall_language());
 begin
     return query
     with word as materialized (
-        select w.place, w.word,
-            tsvector_to_array(to_tsvector(_mindful.language(_mindful.recall_language()), w.word)) as lexemes
+        select w.place, w.word, tsvector_to_array(to_tsvector(language, w.word)) as lexemes
         from regexp_split_to_table(query, '\s+') with ordinality w (word, place)
     ), held as materialized (
         select distinct t.id, w.place
@@ -51,8 +52,12 @@ declare
     similarities double precision[];
 begin
     execute format('
-        select array_agg(coalesce(1 - (e.embedding operator(%1$s.<=>) p.vector::%1$s.vector), 0) order by p.place)
-        from unnest($1, $2) with ordinality p (id, vector, place)
+        with given as materialized (
+            select v.vector as text, v.vector::%1$s.vector from (select distinct unnest($2) as vector) v
+        )
+        select array_agg(coalesce(1 - (e.embedding operator(%1$s.<=>) g.vector), 0) order by p.place)
+        from unnest($1, $2) with ordinality p (id, text, place)
+        join given g using (text)
         left join lateral (
             select e.embedding from mindful.%2$I e where e.tenant = (select _mindful.tenant()) and e.id = p.id offset 0
         ) e on true', vector_schema, _mindful.embedding_table(embedder))

@@ -86,6 +86,7 @@ comment on function _mindful.session_read(uuid, integer, text, text) is
 create function _mindful.memory_shown(ids bigint[]) returns void
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
 as $$
 begin
     with free as (

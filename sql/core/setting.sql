@@ -67,6 +67,8 @@ create function setting_get(key text, session_id uuid default null) returns json
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
+declare
+    own_tenant text := _mindful.tenant();
 begin
     -- The session keeps this plan: it is read many times in a chat turn.
     return coalesce(
@@ -76,7 +78,7 @@ begin
                 select distinct on (c.scope) c.scope, c.value
                 from mindful.setting c
                 where c.key = setting_get.key
-                    and c.tenant = any (array['', (select _mindful.tenant())])
+                    and c.tenant = any (array['', own_tenant])
                     and (c.scope <> 'session' or c.session_id = setting_get.session_id)
                 order by c.scope, c.id desc
             ) s
@@ -86,7 +88,7 @@ begin
         ),
         (
             select d.initial from mindful.setting_definition d
-            where d.key = setting_get.key and d.tenant = any (array['', (select _mindful.tenant())])
+            where d.key = setting_get.key and d.tenant = any (array['', own_tenant])
         )
     );
 end

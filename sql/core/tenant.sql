@@ -190,13 +190,18 @@ begin atomic
 end;
 comment on function _mindful.read_only_hint() is 'Returns a hint for a transaction that may not write, NULL if it may write.';
 
+-- In PL/pgSQL, whose sessions keep the plan: a body in SQL that is not inlined is planned in each statement.
 create function _mindful.writable() returns boolean
-language sql stable parallel safe security invoker
-begin atomic
-    select case when h.hint is null then _mindful.tenant_required() is not null
-        else _mindful.raise('25006', 'the transaction is read-only', h.hint) end
-    from (select _mindful.read_only_hint() as hint) h;
-end;
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    hint text := _mindful.read_only_hint();
+begin
+    return case when hint is null then _mindful.tenant_required() is not null
+        else _mindful.raise('25006', 'the transaction is read-only', hint) end;
+end
+$$;
 comment on function _mindful.writable() is
 'Returns true if the transaction may write. Writing functions call it first. Errors: 25006 (read-only transaction or standby), 55000 (no tenant is set).';
 

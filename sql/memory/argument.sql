@@ -110,6 +110,9 @@ as $$
 declare
     moment timestamptz;
 begin
+    if value is null then
+        return null;
+    end if;
     begin
         moment := value::timestamptz;
     exception when invalid_datetime_format or datetime_field_overflow then
@@ -121,15 +124,18 @@ $$;
 comment on function _mindful.time_argument(text, text) is 'Returns a time, NULL for none, or raises 22008 (outside the years 1 to 9999) or 22023 (not a time).';
 
 create function _mindful.moment_argument(name text, value text) returns timestamptz
-language sql stable parallel safe security invoker
-begin atomic
-    select case
-        when not pg_catalog.isfinite(m.moment)
-            then _mindful.raise('22023', pg_catalog.format('%s is %s', name, value), 'Pass a finite time.')::text::timestamptz
-        else m.moment
-    end
-    from (select _mindful.time_argument(name, value) as moment) m;
-end;
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    moment timestamptz := _mindful.time_argument(name, value);
+begin
+    if not isfinite(moment) then
+        perform _mindful.raise('22023', format('%s is %s', name, value), 'Pass a finite time.');
+    end if;
+    return moment;
+end
+$$;
 comment on function _mindful.moment_argument(text, text) is 'Returns a finite time, NULL for none, or raises 22008 or 22023.';
 
 create function _mindful.valid_to_argument(name text, valid_from timestamptz, valid_to timestamptz) returns timestamptz

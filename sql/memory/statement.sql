@@ -46,13 +46,16 @@ comment on function _mindful.sentence_asks(text) is
 'Returns whether a sentence asks, requests or greets, and states nothing. It knows question marks of many scripts, and English forms without one.';
 
 create function _mindful.asks(content text) returns boolean
-language sql immutable parallel safe security invoker
-begin atomic
-    select case when pg_catalog.length(content) <= 1000 then (
-        select pg_catalog.bool_and(_mindful.sentence_asks(s.sentence))
-        from pg_catalog.regexp_split_to_table(content, '(?<=[.!?…。！？])\s+|\n+') s (sentence)
+language plpgsql immutable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    return case when length(content) <= 1000 then (
+        select bool_and(_mindful.sentence_asks(s.sentence))
+        from regexp_split_to_table(content, '(?<=[.!?…。！？])\s+|\n+') s (sentence)
     ) else false end;
-end;
+end
+$$;
 comment on function _mindful.asks(text) is
 'Returns whether a text only asks: none of its sentences states anything. A text of more than 1000 characters is taken to state something.';
 

@@ -70,6 +70,21 @@ NEAREST_OWN = f"select id from {TABLE} where tenant = %s order by embedding <=> 
 MATCHING = """select id from bare where words @@ to_tsquery('english', %s)
     order by ts_rank(words, to_tsquery('english', %s)) desc limit 10"""
 
+PARTS = {
+    "settings": ("select _mindful.recall_options()", ()),
+    "memories valid": ("select _mindful.recall_hidden(now())", ()),
+    "dense arm": (
+        "select id from _mindful.recall_dense(%s::vector, %s, 50, null)",
+        ("vector", "embedder"),
+    ),
+    "lexical arm": ("select id from _mindful.recall_lexical(%s, 50, null)", ("text",)),
+    "reading 50 memories": (
+        "select place_number, memory from _mindful.memory_places(array_fill(null::uuid, array[50]), %s)",
+        ("ids",),
+    ),
+}
+"""What a recall must do, each part as a statement of its own."""
+
 
 @contextmanager
 def database(dsn: str) -> Iterator[str]:
@@ -105,7 +120,7 @@ def fill(db: psycopg.Connection, rows: int, dims: int) -> list[Tenant]:
     db.execute("set maintenance_work_mem = '6GB'")
     db.execute("set max_parallel_maintenance_workers = 2")
     for tenant in made:
-        if tenant.size >= 20_000:
+        if tenant.size >= 10_000:
             db.execute("select memory_index_create(%s)", (tenant.name,))
     db.execute(
         f"""create unlogged table bare as
@@ -155,6 +170,20 @@ def measure(user: psycopg.Connection, db: psycopg.Connection, asked: Sequence[Qu
             if len(times["full text"].values) < 30:  # it takes seconds
                 times["full text"].take(db, MATCHING, (words, words))
     return times
+
+
+def parts(user: psycopg.Connection, asked: Sequence[Query]) -> list[str]:
+    """Time the parts of a recall in turns, and write their medians, and that of an empty statement."""
+    times = {name: Times() for name in (*PARTS, "empty statement")}
+    for query in asked:
+        user.execute("select set_config('mindful.tenant', %s, false)", (query.tenant,))
+        ids = user.execute("select array(select id from mindful.memory order by id limit 50)").fetchone()
+        assert ids
+        given = {"vector": query.vector, "text": query.text, "embedder": EMBEDDER, "ids": ids[0]}
+        for name, (statement, names) in PARTS.items():
+            times[name].take(user, statement, [given[one] for one in names])
+        times["empty statement"].take(user, "select", ())
+    return [f"{one.p50:.2f}" for one in times.values()]
 
 
 FILTERS = {
@@ -221,8 +250,8 @@ def scans(user: psycopg.Connection, asked: Sequence[Query]) -> int:
     return int(row[0])
 
 
-def size(dsn: str, rows: int, dims: int, count: int) -> list[str]:
-    """Measure one size, and write its lines of the table."""
+def size(dsn: str, rows: int, dims: int, count: int) -> tuple[list[str], list[str]]:
+    """Measure one size, and write its lines of both tables."""
     with (
         database(dsn) as own,
         psycopg.connect(own, autocommit=True) as db,
@@ -232,7 +261,7 @@ def size(dsn: str, rows: int, dims: int, count: int) -> list[str]:
         user.execute(f"set role {ROLE}")
         rng = np.random.default_rng(5)
         corpus = Corpus(dims)
-        lines = []
+        lines, alone = [], []
         for name, chosen in (
             ("any tenant", [made[at] for at in rng.integers(1, len(made), size=count)]),
             (f"the largest, {made[0].size:,}", [made[0]] * count),
@@ -247,7 +276,8 @@ def size(dsn: str, rows: int, dims: int, count: int) -> list[str]:
                 f"| {rows:,} | {name} | {' | '.join(shown)} | **{times['recall'].p50 / nearest:.2f}** | {exact} "
                 f"| {scans(user, asked[:50])} |"
             )
-        return lines
+            alone.append(f"| {rows:,} | {name} | {' | '.join(parts(user, asked))} |")
+        return lines, alone
 
 
 def one_tenant(dsn: str, rows: int, dims: int, count: int, vector_type: str) -> str:
@@ -336,6 +366,12 @@ _TABLE = [
     + " | table scans in 50 recalls |",
     "|---|---|---|---|---|---|---|---|---|",
 ]
+_PARTS = [
+    "The parts of such a recall as statements of their own, milliseconds, p50:",
+    "",
+    "| memories | asked | " + " | ".join((*PARTS, "empty statement")) + " |",
+    "|---|---|" + "---|" * (len(PARTS) + 1),
+]
 
 
 _ONE_TENANT = [
@@ -372,14 +408,17 @@ def main() -> None:
     if options.likeness:
         print("\n".join(likeness.table(dsn, options.likeness)))
         return
-    lines = list(_ONE_TENANT if options.one_tenant else _TABLE)
+    lines, alone = list(_ONE_TENANT if options.one_tenant else _TABLE), list(_PARTS)
     for rows in options.rows:
         if options.one_tenant:
             lines.append(one_tenant(dsn, rows, options.dims, options.queries, options.vector_type))
         else:
-            lines += size(dsn, rows, options.dims, options.queries)
+            made = size(dsn, rows, options.dims, options.queries)
+            lines += made[0]
+            alone += made[1]
         print("\n".join(lines), flush=True)
-    text = "\n".join([*lines, "", embedding(dsn)]) + "\n"
+    more = [] if options.one_tenant else ["", *alone]
+    text = "\n".join([*lines, "", embedding(dsn), *more]) + "\n"
     print(text, end="")
     if options.write:
         options.write.write_text(

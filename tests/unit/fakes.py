@@ -15,7 +15,7 @@ _DIRECTORY = tempfile.TemporaryDirectory()
 Answer = Sequence[Row] | Callable[..., Sequence[Row]]
 
 
-_SERVED = {"tenant": "ana", "keep": True}
+_SERVED = {"tenant": "ana", "keep": True, "relation": "memory_embedding_e"}
 """What a found model's row says beside the model."""
 
 

@@ -48,7 +48,7 @@ class ScriptedGenerator:
             raise ValueError("logprob is positive")
         self._samples = [str(reply) for reply in options.get("samples", [])]
         self._fails_after = integer(options, "fails_after", 1 << 20, 0, 1 << 20)
-        self._words: list[str] = []
+        self._words: dict[str, int] = {}
         self.state_format: str | None = None
 
     def held(self, tokens: Sequence[int]) -> int:
@@ -91,7 +91,8 @@ class ScriptedGenerator:
         self, tokens: Sequence[int], sampling: Sampling, completion: Completion, interrupts: Interrupts
     ) -> Iterator[str]:
         """Yield the scripted reply word by word."""
-        reply = self._reply("".join(self._words[token] for token in tokens))
+        known = list(self._words)
+        reply = self._reply("".join(known[token] for token in tokens))
         if self._samples and sampling.seed:
             reply = self._samples[(sampling.seed - 1) % len(self._samples)]
         completion.prompt_tokens, completion.first_token_ms = len(tokens), 0.0
@@ -150,8 +151,7 @@ class ScriptedGenerator:
         """Hold nothing."""
 
     def _numbers(self, words: Sequence[str]) -> list[int]:
-        self._words.extend(dict.fromkeys(word for word in words if word not in self._words))
-        return [self._words.index(word) for word in words]
+        return [self._words.setdefault(word, len(self._words)) for word in words]
 
     def _reply(self, prompt: str) -> str:
         return next((text for asked, text in self._replies if asked in prompt), self._default)

@@ -79,7 +79,7 @@ def test_a_turn_takes_a_handful_of_statements(watched: list[tuple[int | str, str
     own = [text for kind, text in watched if kind == 0]
     nested = [text for kind, text in watched if kind == 1]
     assert len(own) <= 19, "\n".join(own)
-    assert len(nested) <= 6, "\n".join(nested)
+    assert len(nested) <= 5, "\n".join(nested)
 
 
 def test_a_turn_enters_python_once_more_to_embed_what_is_stored(watched: list[tuple[int | str, str]]) -> None:
@@ -98,7 +98,7 @@ def test_a_question_about_own_matters_takes_few_more(
     watched: list[tuple[int | str, str]], message: str
 ) -> None:
     own = [text for kind, text in watched if kind == 0]
-    assert len(own) <= 22, "\n".join(own)
+    assert len(own) <= 20, "\n".join(own)
     embedded = [text for kind, text in watched if kind == "embedded"]
     assert embedded.count(message) == 1
     assert embedded[-1].startswith("I do not know")

@@ -15,16 +15,14 @@ class Memories(FakeDatabase):
 
     def __init__(self, count: int, embedder: bool = True) -> None:
         self.batches: list[tuple[list[str], list[int], list[str], list[str]]] = []
-        default = [{"name": "embedder", "relation": "embedding_x"}] if embedder else []
         answers: dict[str, Answer] = {
-            "_mindful.embedding_table(name)": default,
             "from new_rows n": [{"tenant": "ana", "id": at, "content": None} for at in range(count)],
-            "insert into mindful.embedding_x": self.insert,
+            "insert into mindful.memory_embedding_e": self.insert,
             "select m.content": lambda _tenants, ids: [
                 {"content": f"word{at}", "content_hash": f"hash{at}"} for at in ids
             ],
         }
-        super().__init__(answers | scripted({"dims": 8}))
+        super().__init__(answers | scripted({"dims": 8} if embedder else None))
 
     def insert(self, *arguments: Any) -> Sequence[Row]:
         """Keep a batch."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import mul
+from math import dist
 
 from mindful.conversation.clarification import of_names
 from mindful.conversation.expected import (
@@ -23,7 +23,7 @@ from mindful.conversation.expected import (
 from mindful.core.pattern import IGNORECASE, linear
 from mindful.core.ports import Database, Row, Vector
 from mindful.core.vector import to_text
-from mindful.models import runtime
+from mindful.models.runtime import FoundEmbedder
 
 LONGEST = 300
 """Characters of a message that is judged, and of a memory that a newer one may replace."""
@@ -137,8 +137,8 @@ _ABOUT = 0.45
 _CERTAIN = linear(r"(?<=[^.!?] )the\b|\b\d+[a-z]\b")
 BEARS = 0.25
 """Cosine similarity below which a memory has nothing to do with the message, even if it shares a word with it."""
-_examples: dict[tuple[str, int], list[Vector]] = {}
-"""Embeddings of the questions, by the embedder's name and dimensions."""
+_examples: dict[tuple[str, str], list[Vector]] = {}
+"""Embeddings of the questions, by the embedder's name and checksum."""
 
 
 @dataclass(frozen=True)
@@ -271,29 +271,33 @@ class Bearing:
         return bool(set(_PART.findall(self.held.get(memory, ""))) - self.names(memory) - {"s"})
 
 
-def weigh(db: Database, message: str, embedder: str, vector: str, contents: dict[int, str]) -> Bearing:
+def weigh(
+    db: Database, message: str, embedder: FoundEmbedder, vector: str, contents: dict[int, str]
+) -> Bearing:
     """Compare a question with memories, given by their ids."""
     question, ids = plain(message), list(contents)
     if question != message:
-        vector = to_text(runtime.embed(db, embedder, [question])[0])
+        vector = to_text(embedder.embed([question])[0])
     rows = db.rows(
         """select w.id, w.lacked, w.held, s.similarity
            from _mindful.words_beyond($1, $2) w
            join unnest($2, _mindful.recall_similarities($3, $2, array_fill($4, array[cardinality($2)])))
                s (id, similarity) using (id)""",
         ("text", "bigint[]", "text", "text"),
-        (question, ids, embedder, vector),
+        (question, ids, embedder.name, vector),
     )
     similarities = {row["id"]: row["similarity"] for row in rows}
     beyond = {row["id"]: row["lacked"] for row in rows}
     held = {row["id"]: row["held"] for row in rows}
-    found = Bearing(question, embedder, vector, similarities, beyond, held, contents, question != message)
+    found = Bearing(
+        question, embedder.name, vector, similarities, beyond, held, contents, question != message
+    )
     if not found.asks:
         return found
-    own = _margin(db, found) >= _LEAST[_kind(found)]
+    own = _margin(embedder, found) >= _LEAST[_kind(found)]
     if not own and not found.near():
         return found
-    scores = _scores(db, found)
+    scores = _scores(db, embedder, found)
     own = own or max(scores.values(), default=0.0) >= _SURELY
     return replace(found, own=own, scores=scores if own else {})
 
@@ -339,7 +343,7 @@ def _replaces(bearing: Bearing, new: Row, old: Row, nearness: float) -> bool:
     )
 
 
-def _scores(db: Database, bearing: Bearing) -> dict[int, float]:
+def _scores(db: Database, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, float]:
     """Return how well each memory that may answer the question does: a weighted mean of two cosine similarities.
 
     They are those of the question, and of its words that the memory lacks, 1 if it lacks none. What is asked for is
@@ -351,11 +355,11 @@ def _scores(db: Database, bearing: Bearing) -> dict[int, float]:
     texts = list(dict.fromkeys(lacking.values()))
     rest: dict[int, float] = {}
     if texts:
-        vectors = dict(zip(texts, map(to_text, runtime.embed(db, bearing.embedder, texts)), strict=True))
+        vectors = dict(zip(texts, map(to_text, embedder.embed(texts)), strict=True))
         found = db.one(
             "select _mindful.recall_similarities($1, $2, $3) as found",
             ("text", "bigint[]", "text[]"),
-            (bearing.embedder, list(lacking), [vectors[words] for words in lacking.values()]),
+            (embedder.name, list(lacking), [vectors[words] for words in lacking.values()]),
         )["found"]
         rest = dict(zip(lacking, found, strict=True))
     return {
@@ -406,13 +410,13 @@ def invents(reply: str, sources: Iterable[str]) -> bool:
     return any(part.lower() not in known for claim in claims for part in _PART.findall(claim))
 
 
-def _margin(db: Database, bearing: Bearing) -> float:
+def _margin(embedder: FoundEmbedder, bearing: Bearing) -> float:
     """Return by how much a message is closer to questions about one's own matters than to others."""
     own = [float(number) for number in bearing.vector.strip("[]").split(",")]
-    key = bearing.embedder, len(own)
+    key = embedder.name, embedder.sha256
     if key not in _examples:
-        _examples[key] = list(runtime.embed(db, bearing.embedder, [*_OWN_MATTERS, *_OTHER_MATTERS]))
-    near: list[float] = [sum(map(mul, own, one)) for one in _examples[key]]
+        _examples[key] = embedder.embed([*_OWN_MATTERS, *_OTHER_MATTERS])
+    near = [1 - dist(own, one) ** 2 / 2 for one in _examples[key]]  # the cosine similarity of unit vectors
     kinds = near[: len(_OWN_MATTERS)], near[len(_OWN_MATTERS) :]
     first, second = (sum(sorted(kind)[-_CLOSEST:]) / _CLOSEST for kind in kinds)
     return first - second

@@ -23,6 +23,7 @@ from mindful.core.vector import to_text
 from mindful.generate.call import SYSTEM_PROMPT, tokens_of
 from mindful.generate.sampling import sampling_of
 from mindful.models import runtime
+from mindful.models.runtime import FoundEmbedder
 
 _RELEVANT = 0.6
 """Share of the best memory's score that others must reach to be shown: weak ones mislead a small model."""
@@ -277,10 +278,12 @@ class _Composer:
     ) -> Iterator[Part]:
         if memories == 0:
             return
-        embedder, vector = runtime.embed_query(self._db, message)
-        self._considered = rows = self._found(message, vector, embedder, memories + len(shown) + 5)
+        embedder = runtime.default_embedder(self._db)
+        name = embedder.name if embedder else None
+        vector = to_text(embedder.embed([message])[0]) if embedder else None
+        self._considered = rows = self._found(message, vector, name, memories + len(shown) + 5)
         if self._reading.labeled and self._reading.settings["chat_lessons"]:
-            self._lessons = lessons(self._db, message, vector, embedder)
+            self._lessons = lessons(self._db, message, vector, name)
         lesson = next((one for one in self._lessons if one.content), None)
         if lesson and lesson.content:
             yield self.part("memory", "user", lesson.content, lesson.reason, lesson.memory_id)
@@ -308,15 +311,17 @@ class _Composer:
             (message, vector, embedder, most, self._reading.session_id),
         )
 
-    def _bridged(self, found: Bearing, embedder: str, most: int) -> list[Row]:
+    def _bridged(self, found: Bearing, embedder: FoundEmbedder, most: int) -> list[Row]:
         """Return the memory that answers the question about what another one names, and that other one."""
         instead = named_instead(found)
         if instead is None:
             return []
         first, name, question = instead
-        vector = to_text(runtime.embed(self._db, embedder, [question])[0])
+        vector = to_text(embedder.embed([question])[0])
         rows = {
-            row["id"]: row for row in self._found(question, vector, embedder, most) if row["role"] not in OWN
+            row["id"]: row
+            for row in self._found(question, vector, embedder.name, most)
+            if row["role"] not in OWN
         }
         contents = {
             id_: row["content"] for id_, row in rows.items() if id_ != first and name in row["content"]
@@ -337,7 +342,7 @@ class _Composer:
         self,
         kept: list[Row],
         message: str,
-        embedder: str,
+        embedder: FoundEmbedder,
         vector: str,
         most: int,
         shown: Container[int | None],

@@ -8,6 +8,7 @@ from mindful.core.entry import sql_function
 from mindful.core.ports import Database, Row
 from mindful.core.vector import to_text
 from mindful.models import runtime
+from mindful.models.runtime import FoundEmbedder
 
 _CHUNK = 500
 """Rows of which texts and vectors are held at the same time."""
@@ -16,32 +17,31 @@ _CHUNK = 500
 @sql_function
 def memory_embed(db: Database) -> None:
     """Embed the rows of a statement whose content has no embedding yet, by the default embedder."""
-    defaults = db.rows(
-        "select name, _mindful.embedding_table(name) as relation from _mindful.model_find('embedder', null)"
-    )
-    if not defaults:  # Without an embedder, recall uses text search only.
+    embedder = runtime.default_embedder(db)
+    if embedder is None:  # Recall uses text search only.
         return
-    name, relation = defaults[0]["name"], defaults[0]["relation"]
     rows = db.rows(
         f"""select n.tenant, n.id, n.content_hash,
                 case when pg_catalog.count(*) over () <= {_CHUNK} then n.content end as content
             from new_rows n
             left join lateral (
-                select e.content_hash from mindful.{relation} e where e.tenant = n.tenant and e.id = n.id offset 0
+                select e.content_hash from mindful.{embedder.relation} e
+                where e.tenant = n.tenant and e.id = n.id
+                offset 0
             ) e on true
             where e.content_hash is distinct from n.content_hash
             order by n.id"""
     )
     for start in range(0, len(rows), _CHUNK):
-        _embed(db, name, relation, rows[start : start + _CHUNK])
+        _embed(db, embedder, rows[start : start + _CHUNK])
 
 
-def _embed(db: Database, name: str, relation: str, keys: Sequence[Row]) -> None:
+def _embed(db: Database, embedder: FoundEmbedder, keys: Sequence[Row]) -> None:
     tenants, ids = [key["tenant"] for key in keys], [key["id"] for key in keys]
     rows = keys if keys[0]["content"] is not None else _contents(db, tenants, ids)
-    vectors = runtime.embed(db, name, [row["content"] for row in rows])
+    vectors = embedder.embed([row["content"] for row in rows])
     db.rows(
-        f"""insert into mindful.{relation} (tenant, id, embedding, content_hash)
+        f"""insert into mindful.{embedder.relation} (tenant, id, embedding, content_hash)
             select k.tenant, k.id, _mindful.vector(k.embedding), k.content_hash
             from rows from (pg_catalog.unnest($1), pg_catalog.unnest($2), pg_catalog.unnest($3), pg_catalog.unnest($4))
                 k (tenant, id, embedding, content_hash)

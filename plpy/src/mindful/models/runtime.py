@@ -13,7 +13,6 @@ from mindful.core import process
 from mindful.core.errors import InvalidParameterError, NotReadyError, UndefinedObjectError
 from mindful.core.ports import Database, Embedder, Generator, Model, ModelSpec, Reranker, Vector
 from mindful.core.slot import Turn
-from mindful.core.vector import to_text
 from mindful.models import providers
 from mindful.models.standby import StandbyEmbedder, StandbyGenerator
 
@@ -67,6 +66,8 @@ class _Found:
     tenant: str | None
     keep: bool
     """Whether the connection keeps the model when the transaction ends."""
+    relation: str
+    """The table of its vectors, if it is an embedder."""
 
 
 def generator(db: Database, name: str | None) -> tuple[ModelSpec, Generator]:
@@ -99,35 +100,46 @@ def reranker(db: Database, name: str | None) -> tuple[ModelSpec, Reranker]:
 
 
 def embed(db: Database, name: str | None, texts: Sequence[str]) -> list[Vector]:
-    """Embed texts. A text that was embedded alone in this transaction is not embedded again.
-
-    A chat embeds a message for recall, and again to store it. The vectors are cached per tenant and model until the
-    transaction ends.
-    """
-    return _embed(db, _find(db, "embedder", name), texts)
+    """Embed texts with the named embedder, or the default one; see FoundEmbedder.embed."""
+    return FoundEmbedder(db, _find(db, "embedder", name)).embed(texts)
 
 
-def embed_query(db: Database, text: str) -> tuple[str | None, str | None]:
-    """Embed a text with the default embedder. Return its name and the vector as text, or None twice without one."""
+class FoundEmbedder:
+    """An embedder as one call found it, for the call's tenant and role. Keep it no longer than the call."""
+
+    def __init__(self, db: Database, found: _Found) -> None:
+        self._db = db
+        self._found = found
+        self._turn = Turn(db)
+        self.name = found.spec.name
+        self.sha256 = found.spec.sha256
+        self.relation = found.relation
+        """The table of its vectors."""
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed texts. A text that was embedded alone in this transaction is not embedded again.
+
+        A chat embeds a message for recall, and again to store it. The vectors are cached per tenant and model until
+        the transaction ends.
+        """
+        model: Embedder = _load(self._db, self._found)  # type: ignore[assignment]
+        owner = (self._found.tenant, self._found.spec)
+        vectors = {text: vector for kept, text, vector in _embedded if kept == owner and text in texts}
+        missing = [text for text in texts if text not in vectors]
+        if missing:
+            with Turn(self._db, served=True) if model.served else self._turn as turn:
+                made = model.embed(missing, turn)
+            vectors |= zip(missing, made, strict=True)
+            if len(texts) == 1:
+                _embedded.append((owner, texts[0], made[0]))
+                self._db.after_transaction(_embedded.clear)
+        return [vectors[text] for text in texts]
+
+
+def default_embedder(db: Database) -> FoundEmbedder | None:
+    """Return the default embedder, or None without one."""
     found = _lookup(db, "embedder", None)
-    if found is None:
-        return None, None
-    return found.spec.name, to_text(_embed(db, found, [text])[0])
-
-
-def _embed(db: Database, found: _Found, texts: Sequence[str]) -> list[Vector]:
-    model: Embedder = _load(db, found)  # type: ignore[assignment]
-    owner = (found.tenant, found.spec)
-    vectors = {text: vector for kept, text, vector in _embedded if kept == owner and text in texts}
-    missing = [text for text in texts if text not in vectors]
-    if missing:
-        with Turn(db, served=model.served) as turn:
-            made = model.embed(missing, turn)
-        vectors |= zip(missing, made, strict=True)
-        if len(texts) == 1:
-            _embedded.append((owner, texts[0], made[0]))
-            db.after_transaction(_embedded.clear)
-    return [vectors[text] for text in texts]
+    return None if found is None else FoundEmbedder(db, found)
 
 
 def find(db: Database, kind: str, name: str | None) -> ModelSpec:
@@ -138,7 +150,8 @@ def find(db: Database, kind: str, name: str | None) -> ModelSpec:
 def _lookup(db: Database, kind: str, name: str | None) -> _Found | None:
     rows = db.rows(
         """select name, kind, provider, source, sha256, options, adapter,
-               _mindful.tenant() as tenant, mindful.setting_get('model_keep') = 'true' as keep
+               _mindful.tenant() as tenant, mindful.setting_get('model_keep') = 'true' as keep,
+               _mindful.embedding_table(name) as relation
            from _mindful.model_find($1, $2)""",
         ("text", "text"),
         (kind, name),
@@ -146,8 +159,8 @@ def _lookup(db: Database, kind: str, name: str | None) -> _Found | None:
     if not rows:
         return None
     row = dict(rows[0])
-    tenant, keep = row.pop("tenant"), row.pop("keep")
-    return _Found(ModelSpec(**row | {"options": json.loads(row["options"])}), tenant, keep)
+    tenant, keep, relation = (row.pop(key) for key in ("tenant", "keep", "relation"))
+    return _Found(ModelSpec(**row | {"options": json.loads(row["options"])}), tenant, keep, relation)
 
 
 def _find(db: Database, kind: str, name: str | None) -> _Found:
