@@ -81,6 +81,8 @@ def test_the_query_runs_as_the_caller(examples: psycopg.Connection, db: psycopg.
         ("select 1", "42P10"),
         ("select content, label from public.example limit 5", "22023"),
         ("select content, 'a' from public.example", "22023"),
+        ("select repeat('a', 262145), label from public.example", "54000"),
+        ("select content, repeat(label, 262145) from public.example", "54000"),
         ("delete from public.example returning content, label", "42601"),
         (
             "select content, label from public.example) q (content, label); drop table public.example; select (1",
@@ -94,6 +96,13 @@ def test_a_query_that_does_not_serve_is_refused(
     with pytest.raises(psycopg.Error) as raised:
         examples.execute("select classifier_train('things', %s)", (query,))
     assert raised.value.sqlstate == sqlstate
+
+
+def test_texts_are_not_read_beyond_what_a_connection_may_hold(examples: psycopg.Connection) -> None:
+    # 256 of these texts are the limit, and row 501 divides by zero.
+    rows = "select repeat('tea ', 65536), (1 / (501 - i))::text from generate_series(1, 10000) i"
+    with fails("54000", "shorter texts"):
+        examples.execute("select classifier_train('things', %s)", (rows,))
 
 
 def test_a_classifier_is_its_tenants(examples: psycopg.Connection, connect: Connect) -> None:

@@ -116,3 +116,25 @@ def test_a_cancel_is_no_error_of_a_row(ana: psycopg.Connection) -> None:
                    max_tokens => 256, on_error => 'null')"""
         )
     timer.join()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_array_of_arrays_is_refused(ana: psycopg.Connection, name: str) -> None:
+    with fails("22023", "one-dimensional"):
+        ana.execute(f"select * from {CALLS[name][0]}".encode(), ([["a", "b"], ["c", "d"]],))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "llm_classify_many('{x}', '{a,b}', examples => %s, on_error => 'null')",
+        "llm_classify_many('{x}', '{a,b}', descriptions => %s, on_error => 'null')",
+        "llm_extract_many('{x}', %s, on_error => 'null')",
+        "llm_generate_many('{x}', json_schema => %s, on_error => 'null')",
+        "llm_extract('x', %s)",
+    ],
+)
+def test_json_that_is_nested_deeply_is_refused(ana: psycopg.Connection, call: LiteralString) -> None:
+    deep = '{"items": ' * 3000 + "{}" + "}" * 3000
+    with fails("22023", "Flatten"):
+        ana.execute(f"select * from {call}".encode(), (deep,))

@@ -109,5 +109,7 @@ def test_memories_that_answer_are_quoted_and_one_unless_several_are_asked_for() 
 def test_a_memory_that_lacks_what_is_asked_about_scores_less_and_may_still_answer() -> None:
     contents = {1: "The recipe needs three eggs.", 2: "The recipe needs three lemons."}
     found = bearing("How many eggs does the recipe need?", dict.fromkeys(contents, ""))
-    scores = _scores(FakeDatabase({}), replace(found, contents=contents, beyond=dict.fromkeys(contents, "")))
+    found = replace(found, contents=contents, beyond=dict.fromkeys(contents, ""))
+    embedder: Any = None  # the memories lack no word of the question
+    scores = _scores(FakeDatabase({}), embedder, found)
     assert 0 < scores[2] < scores[1]

@@ -9,7 +9,6 @@ from mindful.conversation import bearing
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.bridge import named_instead
 from mindful.conversation.context import _Composer
-from mindful.models import runtime
 from unit.fakes import FakeDatabase
 
 MASTER = "The harbor master is Birgit Aagaard."
@@ -62,7 +61,7 @@ def test_the_memory_about_the_name_is_shown_if_it_answers_better(
     then = replace(found, contents={2: "Birgit's office is on pier 4."}, scores={2: score})
     asked = []
 
-    def embed(_db: object, _model: str, texts: list[str]) -> list[list[float]]:
+    def embed(texts: list[str]) -> list[list[float]]:
         asked.extend(texts)
         return [[1.0]]
 
@@ -70,7 +69,6 @@ def test_the_memory_about_the_name_is_shown_if_it_answers_better(
         asked.append(message)
         return then
 
-    monkeypatch.setattr(runtime, "embed", embed)
     monkeypatch.setattr(bearing, "weigh", weigh)
     monkeypatch.setattr(bearing, "outdated", lambda *_: {})
     reading: Any = SimpleNamespace(session_id=None)
@@ -78,7 +76,8 @@ def test_the_memory_about_the_name_is_shown_if_it_answers_better(
         cast(Any, FakeDatabase({"memory_recall": rows})), cast(Any, None), cast(Any, None), reading, None
     )
     composer._considered = rows
-    shown = composer._bridged(replace(found, scores={1: 0.5}), "e", 3)
+    embedder: Any = SimpleNamespace(name="e", embed=embed)
+    shown = composer._bridged(replace(found, scores={1: 0.5}), embedder, 3)
     assert [row["id"] for row in shown] == expected
     assert asked == ["Where is Birgit's office?"] * 2
     assert [row["id"] for row in composer._considered] == ([2, 1, 3] if expected else [1, 2, 3])

@@ -16,6 +16,8 @@ from mindful.models import runtime
 
 _FEWEST, _MOST = 10, 10_000
 """Rows to train on."""
+_MOST_BYTES = 1 << 26
+"""Bytes of their texts and labels, which this process holds. 10000 texts of 6 KB fit."""
 _MOST_LABELS = 255
 _LOADED_MOST = 4
 _loaded: OrderedDict[tuple[object, ...], _Trained] = OrderedDict()
@@ -130,11 +132,20 @@ def trained_classifier(db: Database, name: str) -> _Trained:
 def _labeled(db: Database, query: str) -> tuple[list[str], list[str]]:
     """Run the query as the caller, and return its texts and labels. Rows with a NULL or an empty text are left out."""
     check_length("query", query)
+    # The running sum ends the query at the row that is too much.
     rows = db.rows(
-        f"""select q.content::text as content, q.label::text as label
-            from ({query.rstrip().removesuffix(";")}
-            ) q (content, label)
-            where q.content is not null and q.label is not null
+        f"""select r.content, r.label
+            from (
+                select q.content::text as content, q.label::text as label,
+                    pg_catalog.sum(pg_catalog.octet_length(q.content::text) + pg_catalog.octet_length(q.label::text))
+                        over (rows unbounded preceding) as bytes
+                from ({query.rstrip().removesuffix(";")}
+                ) q (content, label)
+                where q.content is not null and q.label is not null
+            ) r
+            where r.bytes <= {_MOST_BYTES} or _mindful.raise('54000',
+                pg_catalog.format('the first rows of the query have %s bytes, more than {_MOST_BYTES}', r.bytes),
+                'Return fewer rows, or shorter texts.')
             limit {_MOST + 1}"""
     )
     rows = [row for row in rows if row["content"].strip(BLANK)]
@@ -144,6 +155,7 @@ def _labeled(db: Database, query: str) -> tuple[list[str], list[str]]:
         )
     for row in rows:
         check_length("content", row["content"])
+        check_length("label", row["label"])
     labels = [" ".join(row["label"].split()) for row in rows]
     counts = Counter(labels)
     if not 2 <= len(counts) <= _MOST_LABELS or "" in counts:

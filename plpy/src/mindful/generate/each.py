@@ -68,7 +68,7 @@ def llm_classify_each(
 ) -> list[Row]:
     """Classify many texts, each with its error."""
     classify = classified(db, labels, instruction, model, subtract_prior, descriptions, examples, classifier)
-    return _rows(contents, on_error, classify)
+    return _rows(db, contents, on_error, classify)
 
 
 @sql_function
@@ -81,8 +81,8 @@ def llm_if_each(
 ) -> list[Row]:
     """Return for each text whether a statement is true of it, with its error."""
     if condition is None:
-        return _rows([None for _ in contents or ()], on_error, list)
-    return _rows(contents, on_error, question_truths(db, condition, model))
+        return _empty(contents)
+    return _rows(db, contents, on_error, question_truths(db, condition, model))
 
 
 @sql_function
@@ -90,7 +90,7 @@ def llm_embed_each(
     db: Database, contents: Sequence[str | None] | None, on_error: str | None, model: str | None
 ) -> list[Row]:
     """Embed many texts, each with its error."""
-    return _rows(contents, on_error, lambda texts: embedded(db, texts, model))
+    return _rows(db, contents, on_error, lambda texts: embedded(db, texts, model))
 
 
 def _answered(
@@ -116,25 +116,30 @@ def _answered(
     for at, text in enumerate(texts or ()):
         if text is not None:
             _try(rows[at], on_error, make, at, text)
-    made = _halved([(at, calls[at]) for at in calls], lambda some: answers(db, some), rows, on_error)
+    made = _halved(db, [(at, calls[at]) for at in calls], lambda some: answers(db, some), rows, on_error)
     for at, text in made.items():
         _try(rows[at], on_error, finish, at, text)
     return rows
 
 
-def _rows(texts: Sequence[str | None] | None, on_error: str | None, run: Run) -> list[Row]:
+def _rows(db: Database, texts: Sequence[str | None] | None, on_error: str | None, run: Run) -> list[Row]:
     rows = _empty(texts)
     given = [(at, text) for at, text in enumerate(texts or ()) if text is not None]
-    for at, result in _halved(given, run, rows, on_error).items():
+    for at, result in _halved(db, given, run, rows, on_error).items():
         rows[at]["result"] = result
     return rows
 
 
 def _empty(texts: Sequence[str | None] | None) -> list[Row]:
+    if any(isinstance(text, list) for text in texts or ()):
+        raise InvalidParameterError(
+            "the array of texts has more than one dimension", "Pass a one-dimensional array of texts."
+        )
     return [{"number": at + 1, "result": None, "error": None} for at in range(len(texts or ()))]
 
 
 def _halved(
+    db: Database,
     items: Sequence[tuple[int, Any]],
     run: Callable[[Sequence[Any]], Sequence[Any]],
     rows: Sequence[Row],
@@ -143,6 +148,7 @@ def _halved(
     """Run all items at once. If that fails, run the halves, down to the items that fail alone."""
     if not items:
         return {}
+    db.check()  # a run that fails at its first text reaches no model, which would check
     try:
         return dict(zip((at for at, _ in items), run([item for _, item in items]), strict=True))
     except _OF_A_TEXT as error:
@@ -152,7 +158,8 @@ def _halved(
         if on_error == "raise":
             raise
     middle = len(items) // 2
-    return _halved(items[:middle], run, rows, on_error) | _halved(items[middle:], run, rows, on_error)
+    found = _halved(db, items[:middle], run, rows, on_error)
+    return found | _halved(db, items[middle:], run, rows, on_error)
 
 
 def _try(row: Row, on_error: str | None, step: Callable[[int, str], None], at: int, text: str) -> None:

@@ -14,6 +14,7 @@ from mindful.core.slot import Turn
 from mindful.generate.cache import kept
 from mindful.generate.call import check_length, spec_identity
 from mindful.generate.classifier import trained_classifier
+from mindful.generate.sampling import parsed
 from mindful.models import runtime
 
 INSTRUCTION = "Each text gets the label that fits it best."
@@ -160,7 +161,7 @@ def _descriptions(descriptions: str | None) -> dict[str, str]:
     if descriptions is None:
         return {}
     check_length("descriptions", descriptions)
-    found = json.loads(descriptions)
+    found = parsed("descriptions", descriptions)
     if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
         raise InvalidParameterError(
             "descriptions is not an object of texts",
@@ -173,7 +174,7 @@ def _examples(examples: str | None) -> list[tuple[str, str]]:
     if examples is None:
         return []
     check_length("examples", examples)
-    found = json.loads(examples)
+    found = parsed("examples", examples)
     if not isinstance(found, list) or not all(map(_is_example, found)):
         raise InvalidParameterError(
             "examples is not an array of objects with the fields content and label",

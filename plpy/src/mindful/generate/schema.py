@@ -10,6 +10,7 @@ from typing import Any
 from mindful.core.errors import ContextLengthError, DataError, InvalidParameterError
 from mindful.core.extra import extra
 from mindful.core.text import seldom
+from mindful.generate.sampling import parsed
 from mindful.generate.schema_grammar import grammar_of
 
 _LONGEST_SCHEMA = 1 << 16
@@ -32,7 +33,7 @@ class Schema:
                 f"json_schema has more than {_LONGEST_SCHEMA} bytes",
                 "Split the extraction into several calls.",
             )
-        schema = json.loads(text, object_hook=functools.partial(_Part, seldom(check)))
+        schema = parsed("json_schema", text, functools.partial(_Part, seldom(check)))
         if not isinstance(schema, dict):
             raise InvalidParameterError(
                 "json_schema is not a JSON object", 'Pass an object such as {"type": "object"}.'
