@@ -38,8 +38,9 @@ def _skip_not_routed(items: list[pytest.Item]) -> None:
     lines = [line for line in NOT_ROUTED.read_text().splitlines() if line and not line.startswith("#")]
     reasons = {name: reason for name, _, reason in (line.partition("  ") for line in lines)}
     for item in items:
-        name = item.nodeid.split("[")[0].removeprefix("tests/")
-        reason = reasons.get(name) or reasons.get(name.split("::")[0])
+        case = item.nodeid.removeprefix("tests/")
+        name = case.split("[")[0]
+        reason = reasons.get(case) or reasons.get(name) or reasons.get(name.split("::")[0])
         if reason:
             item.add_marker(pytest.mark.skip(reason=reason.strip()))
 
