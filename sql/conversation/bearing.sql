@@ -67,3 +67,18 @@ end
 $$;
 comment on function _mindful.recall_similarities(text, bigint[], text[]) is
 'Returns the cosine similarity of each memory and the vector beside it, 0 for a memory without an embedding.';
+
+create function _mindful.stated_by_user(pattern text, most integer) returns table (id bigint, content text, kind text, role text, created_at timestamptz)
+language sql stable parallel safe security invoker rows 50
+begin atomic
+    select m.id, m.content, m.kind, m.role, m.created_at
+    from mindful.memory m
+    where m.tenant = (select _mindful.tenant()) and (m.kind = 'fact' or m.kind = 'message' and m.role = 'user') and not m.asks
+        and pg_catalog.length(m.content) <= 1000 and m.content ~ pattern
+        and (m.valid_from is null or m.valid_from <= pg_catalog.now())
+        and (m.valid_to is null or m.valid_to > pg_catalog.now())
+    order by m.id desc
+    limit most;
+end;
+comment on function _mindful.stated_by_user(text, integer) is
+'Returns the newest statements of the user that a regular expression matches: facts, and messages that state something.';

@@ -46,9 +46,9 @@ def register_models(connection: psycopg.Connection, files: dict[str, str]) -> No
     """
     generator, embedder = (os.environ.get(f"MINDFUL_TEST_{kind}") for kind in ("GENERATOR", "EMBEDDER"))
     for name, kind, provider, source, options in (
-        (GENERATOR, "generator", "openai", generator, {"context_length": 2048})
+        (GENERATOR, "generator", "openai", generator, {"context_length": 2048, "acknowledge": True})
         if generator
-        else (GENERATOR, "generator", "llama_cpp", files["generator"], {}),
+        else (GENERATOR, "generator", "llama_cpp", files["generator"], {"acknowledge": True}),
         (EMBEDDER, "embedder", "openai", embedder, {"context_length": 256, "strip_accents": True})
         if embedder
         else (EMBEDDER, "embedder", "llama_cpp", files["embedder"], {"context_length": 256}),

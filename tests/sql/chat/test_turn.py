@@ -38,7 +38,7 @@ from mindful.core.backend import Backend
 watched, Backend.watched[:] = Backend.watched[:], []
 plpy.execute(plpy.prepare("select set_config('test.watched', $1, false)", ["text"]), [json.dumps(watched)])
 $do$"""
-MESSAGE = "Tell me about my sister Nora."
+MESSAGE = "My sister Nora moved to Turin, and I miss her."
 PERSONAL = "What did I promise my dentist?"
 """A question that memories alone can answer: whether they do is weighed."""
 

@@ -83,3 +83,21 @@ def test_some_questions_ask_for_the_name_of_a_thing(question: str, expected: str
 )
 def test_a_sentence_gives_a_name_by_its_form(question: str, sentence: str, expected: str | None) -> None:
     assert name_given(question, sentence) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence", "expected"),
+    [
+        ("What is my boss's first name?", "My boss is called Dr. Halvorsen.", None),
+        ("What is my boss's last name?", "My boss is called Dr. Halvorsen.", "Dr. Halvorsen"),
+        ("What is my boss's last name?", "My boss is called Anna.", None),
+        ("What is my boss's first name?", "My boss is called Anna.", "Anna"),
+        ("What is my boss's first name?", "My boss is called Dr. Anna Berg.", "Dr. Anna Berg"),
+        ("What is my landlord called?", "My landlord, Mr Okafor, wants the rent.", "Mr Okafor"),
+        ("What is my sister's name?", "I run a bakery with my sister Priya.", "Priya"),
+    ],
+)
+def test_a_name_is_given_if_it_has_the_part_asked_for(
+    question: str, sentence: str, expected: str | None
+) -> None:
+    assert name_given(question, sentence) == expected

@@ -32,7 +32,11 @@ _OTHERS = tuple(
         rf"\bhow many {_NOUN} (?:is|are|was|were|do|does|did|have|has|can|could|will|would|should)\b",
         r"\bhow much (?:do|does|did|will|would) "
         r"(?P<noun>(?:the|a|an|my|our|his|her|their|[^\W\d_a-z]\w+['\u2019]s) [^?]{1,80}?) cost\b",
+        r"\b(?:what|how much) (?:do|does|did|will|would) (?P<noun>[^?]{1,80}?) (?:cost|weigh|measure|earn)\W*$",
         r"\bwho \w+ (?:the|my|our|his|her|their) (?P<noun>[^?!;]{1,60}?)\W*$",
+        r"\b(?:which|what) (?P<noun>[^\W\d]+(?: [^\W\d]+)?) (?:do|does|did|is|are|was|were|has|have|had|will) \w",
+        r"\b(?:when|where|how often|how long) (?:do|does|did|will|would|has|have) "
+        r"(?P<noun>(?:the|a|an|my|our|his|her|their) [^?!;]{1,60}?) \w+\W*$",
     )
 )
 _COUNT = (
@@ -91,8 +95,7 @@ _DETERMINERS = frozenset(
     )
 )
 _FAVOURITE = linear(r"\bfavou?rites?\b", IGNORECASE)
-
-
+_WHO_IS = Short(r"\b[Ww]ho(?:'s|\u2019s| is| was| are| were) [^\W\d_a-z][^?'\u2019]*\W*$", _LONGEST)
 _KIND_ALONE = frozenset(
     _WORD.findall(
         "city town country place address street number amount date day time year month price cost job profession "
@@ -103,8 +106,15 @@ _KIND_ALONE = frozenset(
 """Nouns that name the kind of an answer, which a memory tells without the noun."""
 
 
+def asks_who_is(question: str) -> bool:
+    """Return whether a question asks who somebody is whom it names: "Who is Mr Okafor?"."""
+    return _WHO_IS.search(question) is not None
+
+
 def thing_named(question: str) -> str | None:
     """Return the noun of what a question asks the name of: "cat" of "What is the name of my cat?"."""
+    if asks_who_is(question):
+        return None
     return next(iter(_nouns(question, _NAMING)[-1:]), None)
 
 

@@ -31,6 +31,8 @@ ANSWERED = 0.4
 """Least score of a memory that answers a question; see _scores."""
 _BESIDE = 0.1
 """How much less a memory may score than the best one where the names of several are asked for."""
+_BEHIND = 0.15
+"""How much less a memory may score than the best one where one thing is asked for."""
 _SURELY = 0.5
 """Score from which a memory answers whatever the question resembles."""
 _WHOLE = 0.7
@@ -41,8 +43,10 @@ _OTHER_OWN = 0.05
 """Subtracted where it lacks what the user calls their own in the question."""
 _OTHER_THING = 0.2
 """Subtracted where it lacks the noun that the question is about."""
-_NAMED = 0.1
+_NAMED = 0.2
 """Added where it gives the name that is asked for, by its form."""
+_SAME = 0.6
+"""Cosine similarity from which a memory is shown for a request that is not about the user, as for a poem."""
 _ALIKE = 0.6
 """Cosine similarity from which two memories about the same words state the same thing."""
 _CHANGED = linear(
@@ -70,23 +74,37 @@ _ASKS = linear(
     r"how (?:many|much|long|old|far|tall|big|often|deep|high|wide|heavy|large|fast|late|early))\b",
     IGNORECASE,
 )
+_PHRASE = linear(r"^\W*(?:and )?(?:the|my|our)\b[^?]{1,80}\?\W*$", IGNORECASE)
+"""A question without a verb: "The code of the safe?"."""
+_TELLS_NAME = linear(r"\b(?:your name|you are|you're|call(?:ed)? you|you go by)\b", IGNORECASE)
 _NUMBER = linear(r"\d+")
 _NAME = linear(r"(?<=[^\W.!?:] )[^\W\d_a-z]\w+")
 """A capitalized word within a sentence."""
 _PART = linear(r"\d+|[^\W\d_]+")
 _IDENTIFIER = linear(r"\b\d[\d.]*[A-Za-z]?\b")
 _OWNED = linear(r"\b(?:my|our) (?:new |old )?([^\W\d]+)", IGNORECASE)
-_DONE = linear(r"\bdid (?:i|we)\b", IGNORECASE)
-"""Past deeds of the user, which only the user and their memories can know."""
+_DONE = linear(r"\bdid (?:i|we)\b|\bdo for (?:a living|work)\b", IGNORECASE)
+"""Past deeds and the work of the user, which only the user and their memories can know."""
 _MINE = linear(
     r"\b(?:what|who|where|when|which \w+|how (?:old|tall|long|big|far|much|many|heavy|deep|high))"
     r"(?:'s| is| are| was| were) (?:my|our)\b|\bhow (?:old|tall|heavy) (?:am i|are we)\b|"
     r"\b(?:what(?:'s| is)) the (?:[\w-]+ ){0,2}(?:password|code|pin|combination|phone number)\b|"
     r"\b(?:who|whose|whom|when|where|which \w+|how (?:much|many)\b[^?]{0,40}) (?:do|does|did|have|has|am|are) "
-    r"(?:i|we|my \w+|our \w+)\b(?! (?:need|have to|get|find|make|use|put|begin|start|say|write|know)\b)",
+    r"(?:i|we|my \w+|our \w+)\b(?! (?:need|have to|get|find|make|use|put|begin|start|say|write|know)\b)|"
+    r"\bwhat (?:do|does|did|am|have|has) (?:i|we|my \w+|our \w+) "
+    r"(?:do for|eat|drink|drive|own|like|love|hate|collect|play|study|teach|"
+    r"earn|pay|weigh|allergic|order|ordered|buy|bought|promise|promised|decide|decided|plan|planned)\b",
     IGNORECASE,
 )
 """Questions for a fact of the user's own, in a form that requests for advice do not have."""
+_WHETHER = linear(
+    r"^\W*(?:(?:do|does|did) (?:i|we|my \w+|our \w+) (?:ever |still |already |really |also )?"
+    r"(?:have|own|live|work|like|love|hate|eat|drink|smoke|drive|play|speak|study|teach|collect|pay|keep|prefer)"
+    r"(?! to\b)\b|(?:have|has) (?:i|we|my \w+|our \w+)|(?:am i|are we) (?:a|an|the|in|on|at|from|married|single|"
+    r"divorced|engaged|related|allergic|vegetarian|vegan|retired|employed|unemployed|insured|diabetic|pregnant))\b",
+    IGNORECASE,
+)
+"""Questions for a yes or no about the user's own matters."""
 _SOMEBODY = linear(
     r"(?<![A-Z]\w )(?<!the )(?<=[^\W.!?:] )"
     r"(?!(?:January|February|March|April|May|June|July|August|September|October|November|December|"
@@ -162,6 +180,10 @@ class Bearing:
     """How well each memory answers such a question, see _scores."""
     naming: str = ""
     """The memory that names what the message describes, where the memory that answers is about that name."""
+    everything: bool = False
+    """Whether the message asks for all that is known of something: all answering memories belong to the answer."""
+    own_name: str | None = None
+    """The user's own name, where the message asks for it."""
 
     @property
     def asks(self) -> bool:
@@ -171,15 +193,17 @@ class Bearing:
     @property
     def unknown(self) -> bool:
         """Whether the message asks for a fact that only memories can tell, and none tells it."""
-        return self.own and not self.answering
+        return self.own and not self.answering and self.own_name is None
 
     @property
     def answering(self) -> list[int]:
         """The memories that answer the question, the best first."""
         best = max(self.scores.values(), default=0.0)
-        least = (
-            min(ANSWERED, best - _BESIDE) if best >= ANSWERED and asks_for_names(self.question) else ANSWERED
-        )
+        least = ANSWERED
+        if best >= ANSWERED and asks_for_names(self.question):
+            least = min(ANSWERED, best - _BESIDE)
+        elif not self._several:
+            least = max(ANSWERED, best - _BEHIND)
         found = [id_ for id_, score in self.scores.items() if score >= least]
         return sorted(found, key=lambda id_: -self.scores[id_])
 
@@ -196,17 +220,23 @@ class Bearing:
         """Return whether a memory may be shown for the message: it is not the same question, asked before."""
         return not self.asks or memory not in self.contents or adds(self.question, self.contents[memory])
 
-    def concerns(self, memory: int) -> bool:
-        """Return whether a weighed memory has to do with the message: it is similar, or has a name or number of it.
+    def concerns(self, memory: int, compared: bool) -> bool:
+        """Return whether a weighed memory has to do with the message.
 
-        Words alone do not tell: "Write about rain." shares "write" with every text about disks.
+        Recall compares only the nearest memories with it; others came by a word alone. Words do not tell: "Write about
+        rain." shares "write" with every text about disks. Where no fact is asked for, a memory must be about the same.
         """
-        content = self.contents.get(memory, "")
-        return (
-            self.similarities.get(memory, 0.0) >= BEARS
-            or bool(self.names(memory))
-            or any(one in content for one in _IDENTIFIER.findall(self.question))
-        )
+        content, similarity = self.contents.get(memory, ""), self.similarities.get(memory, 0.0)
+        if self.names(memory) or any(one in content for one in _IDENTIFIER.findall(self.question)):
+            return True
+        asks = self.asks or _PHRASE.search(self.question) is not None
+        if not asks and _OWN.search(self.question) is None:
+            return similarity >= _SAME
+        if not asks:
+            return similarity >= _ABOUT or memory in self.near()
+        if not self.own and similarity < _ABOUT and lacks_thing(self.question, content):
+            return False
+        return compared or similarity >= BEARS
 
     def after(self, naming: str) -> Bearing:
         """Return the same for the memories that tell of a name, after the memory that gives it."""
@@ -225,31 +255,51 @@ class Bearing:
         A question for several things needs words of each memory.
         """
         said = {word.lower() for word in _PART.findall(reply)}
+        if self.own_name is not None:
+            return _TELLS_NAME.search(reply) is not None and not invents(
+                reply, [self.question, self.own_name]
+            )
         if name := self.name_told(shown):
             return any(part.lower() in said for part in _PART.findall(name))
+        enough = all if self.everything else any
         grounds = [
-            any(part.lower() in said for word in words for part in _PART.findall(word))
-            for id_ in self.answering
-            if id_ in shown and (words := telling(self.question, self.contents[id_]))
+            enough(part.lower() in said for word in words for part in _PART.findall(word))
+            for id_ in self._answering_of(shown)
+            if (words := telling(self.question, self.contents[id_]))
         ]
-        return not grounds or (all(grounds) if _SEVERAL.search(self.question) else any(grounds))
+        return not grounds or (all(grounds) if self._several else any(grounds))
 
     def name_told(self, shown: Collection[int]) -> str | None:
         """Return the name that the best of the memories shown gives to what the question asks the name of."""
         best = next((id_ for id_ in self.answering if id_ in shown), None)
-        return None if best is None else name_told(self.question, self.contents[best])
+        return (
+            self.own_name if best is None or self.own_name else name_told(self.question, self.contents[best])
+        )
 
     def quoted(self, shown: Collection[int]) -> str:
         """Return the sentences of memories that answer the question: of the best one, or of all for several things."""
-        ids = [id_ for id_ in self.answering if id_ in shown]
-        ids = ids if _SEVERAL.search(self.question) else ids[:1]
-        sentences = [excerpt(self.question, self.contents[id_]) for id_ in ids]
+        ids = self._answering_of(shown)
+        ids = ids if self._several else ids[:1]
+        sentences = [
+            self.contents[id_]
+            if self.everything and len(self.contents[id_]) <= LONGEST
+            else excerpt(self.question, self.contents[id_])
+            for id_ in ids
+        ]
         return " ".join(f'"{sentence}"' for sentence in [*filter(None, [self.naming]), *sentences])
+
+    @property
+    def _several(self) -> bool:
+        return self.everything or _SEVERAL.search(self.question) is not None
+
+    def _answering_of(self, shown: Collection[int]) -> list[int]:
+        """Return the answering memories that are shown. Where everything is asked for, turns show the others."""
+        return [id_ for id_ in self.answering if self.everything or id_ in shown]
 
     def nearest(self, rows: Sequence[Row]) -> list[str]:
         """Return the memories most similar to the question, as far as they are similar enough to be quoted."""
         near = [row for row in rows if self.similarities.get(row["id"], 0) >= _QUOTED]
-        near = [row for row in near if len(row["content"]) <= LONGEST]
+        near = [row for row in near if len(row["content"]) <= LONGEST and row["kind"] != "summary"]
         near.sort(key=lambda row: -self.similarities[row["id"]])
         return [row["content"] for row in near[:_MOST_QUOTED]]
 
@@ -293,7 +343,7 @@ def weigh(
         question, embedder.name, vector, similarities, beyond, held, contents, question != message
     )
     if not found.asks:
-        return found
+        return replace(found, own=_WHETHER.search(question) is not None and not found.near())
     own = _margin(embedder, found) >= _LEAST[_kind(found)]
     if not own and not found.near():
         return found

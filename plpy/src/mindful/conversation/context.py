@@ -7,13 +7,15 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from mindful.conversation import assistant, bearing, clarification, named
+from mindful.conversation.about import known
 from mindful.conversation.bearing import BEARS, Bearing
 from mindful.conversation.bridge import named_instead
 from mindful.conversation.clarification import Clarified
 from mindful.conversation.expected import kind_of
 from mindful.conversation.lesson import Lesson, lessons
-from mindful.conversation.prompt import LAYOUT, OWN, Context, Part, example_of, lines
+from mindful.conversation.prompt import LAYOUT, OWN, Context, Part, acknowledgements, example_of, lines
 from mindful.conversation.reading import Reading, read
+from mindful.conversation.statement import states
 from mindful.conversation.tool import Toolbox
 from mindful.conversation.window import cost, first, fitting, from_user, turn_of
 from mindful.core.entry import sql_function
@@ -142,17 +144,20 @@ class _Composer:
         room -= cost(core)
         layout = self._spec.options.get("layout", LAYOUT)
         with_example = self._spec.options.get("example", True)
-        around = self._around(layout, with_example)
+        acknowledges = self._acknowledges(message, changes, clarified)
+        around = self._around(layout, with_example, acknowledges)
         turns = self._since(turns)
         # Turns that leave the window must stay recallable, so those that surely stay are chosen first.
         shown = {part.memory_id for part in (*self._window(turns, room * 2 // 3), *core)}
-        recalled = fitting(self._recall(message, shown, memories, clarified), room // 3 - around)
+        recalled = fitting(
+            self._recall(message, shown, 0 if acknowledges else memories, clarified), room // 3 - around
+        )
         calls = self._tools.use(message, room // 4) if self._tools else []
         called = [
             self.part("tool", "user", call.content, f"{call.outcome}, called for the message")
             for call in calls
         ]
-        if recalled or called:
+        if recalled or called or acknowledges:
             room -= around + cost(recalled) + cost(called)
         summaries, window = self._told(turns, room)
         shown_from = turn_of(window[0], turns) if window else None
@@ -171,13 +176,20 @@ class _Composer:
             clarified,
             self._lessons,
             with_example,
+            acknowledges,
             self._bearing if is_plain and self._reading.settings["chat_unknown"] else None,
             reply,
         )
 
-    def _around(self, layout: str, with_example: bool) -> int:
-        """Return the tokens that the layout, and the example before it, add to a message with memories."""
-        example = example_of(layout) if with_example else []
+    def _acknowledges(
+        self, message: str, changes: Sequence[assistant.Change], clarified: Clarified | None
+    ) -> bool:
+        wanted = self._spec.options.get("acknowledge", False)
+        return wanted and not changes and clarified is None and states(message)
+
+    def _around(self, layout: str, with_example: bool, acknowledges: bool) -> int:
+        """Return the tokens that the layout, and the examples before it, add to a message."""
+        example = acknowledgements() if acknowledges else example_of(layout) if with_example else []
         texts = [layout, *(message.content for message in example)]
         return sum(map(self._generator.count, texts)) + _MESSAGE_OVERHEAD * len(example)
 
@@ -292,13 +304,21 @@ class _Composer:
         if clarified is not None:
             kept = [row for row in kept if not clarified.rules_out(row["content"])]
         if embedder is not None and vector is not None and len(message) <= bearing.LONGEST:
-            kept = self._weighed(kept, message, embedder, vector, max(_WEIGHED, memories), shown)
+            told = known(
+                self._db, message, self._reading.settings["user_name"], embedder, 2 * memories, self._found
+            )
+            if told is None:
+                kept = self._weighed(kept, message, embedder, vector, max(_WEIGHED, memories), shown)
+            else:
+                self._bearing, self._considered, memories = told[0], told[1], 2 * memories
+                kept = [row for row in told[1] if row["id"] not in shown]
         best = max((row["score"] for row in kept), default=0)
         for row in self._interruptibly(kept[:memories]):
             if row["score"] < _RELEVANT * best:
                 continue
             found = {"similarity": row["similarity"], "BM25": row["bm25"]}
             reason = ", ".join(f"{name} {value:.2f}" for name, value in found.items() if value is not None)
+            reason = reason or "tells of the user"
             yield self.part("memory", "user", row["content"], reason, row["id"], row["score"])
 
     def _found(self, message: str, vector: str | None, embedder: str | None, most: int) -> Sequence[Row]:
@@ -352,11 +372,10 @@ class _Composer:
         known = (*rows, *self._reading.turns[:_WEIGHED], *self._reading.core)
         contents = {row["id"]: row["content"] for row in known}
         found = bearing.weigh(self._db, message, embedder, vector, contents)
-        # Recall compares only the nearest memories with the message. Others came by a word alone.
         kept = [
             row
             for row in kept
-            if found.says_anything(row["id"]) and (row["similarity"] is not None or found.concerns(row["id"]))
+            if found.says_anything(row["id"]) and found.concerns(row["id"], row["similarity"] is not None)
         ]
         gone = bearing.outdated(self._db, found, kept[:most])
         self._bearing = found = found.replaced(gone)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mindful.conversation import naming
-from mindful.conversation.asked import has_measure, nouns_asked, thing_named
+from mindful.conversation.asked import asks_who_is, has_measure, nouns_asked, thing_named
 from mindful.core.pattern import IGNORECASE, Short, linear
 
 _LONGEST = 300
@@ -113,6 +113,8 @@ def plain(message: str) -> str:
 
 def kind_of(question: str) -> str:
     """Return what a question asks for: color, name, time, number, place or other."""
+    if asks_who_is(question):
+        return "other"
     return next((kind for kind, form in _KINDS if form.search(question)), "other")
 
 

@@ -34,9 +34,21 @@ _BEFORE = Short(
 )
 _BESIDE = Short(
     rf"(?P<name>{_FULL}), (?i:my|our|the|his|her|their) [^,.;]{{1,60}}[,.;]|"
-    rf"\b(?i:my|our|the|his|her|their) (?:[a-z-]+ ){{1,3}}(?:, )?(?P<after>{_FULL})",
+    rf"\b(?i:my|our|the|his|her|their) (?:[a-z-]+ ){{0,2}}[a-z-]+,? (?P<after>{_FULL})",
     _LONGEST,
 )
+_CALLED_SELF = Short(
+    rf"\b(?i:my (?:full )?name(?: is|'s)|i am called|i'm called|call(?:s|ed)? me|i go by) (?P<name>{_FULL})",
+    _LONGEST,
+)
+_SELF = Short(
+    rf"(?:^|[.!?,;:] )(?:(?i:hi|hello|hey|and)[ ,!]+)?(?i:i am|i'm|this is|it's) (?P<name>{_FULL})"
+    r"(?=\s*(?:[,.!;]|$)| (?:and|from|here|speaking|by the way)\b)",
+    _LONGEST,
+)
+_TITLES = Short(rf"^(?:(?:{_TITLE})\s+)+", _LONGEST)
+_FIRST_NAME = linear(r"\b[Ff]irst names?\b")
+_LAST_NAME = linear(r"\b(?:[Ll]ast|[Ff]amily) names?\b|\b[Ss]urnames?\b")
 _FULLS = Short(rf"\b{_CAPITAL}(?: {_CAPITAL})+", _LONGEST)
 _ANY = linear(r"[^\W_]+")
 _NO_NAME = frozenset(
@@ -45,6 +57,34 @@ _NO_NAME = frozenset(
         "july august september october november december monday tuesday wednesday thursday friday saturday sunday"
     )
 )
+_NATIONS = frozenset(
+    _ANY.findall(
+        "german french english british american irish scottish welsh dutch belgian swiss austrian italian spanish "
+        "portuguese polish czech slovak hungarian romanian bulgarian greek turkish russian ukrainian swedish norwegian "
+        "danish finnish icelandic canadian mexican brazilian argentinian chilean indian pakistani chinese japanese "
+        "korean vietnamese thai australian african nigerian kenyan egyptian iranian israeli arab european asian "
+        "catholic protestant muslim jewish buddhist hindu"
+    )
+)
+
+
+def own_name(statement: str) -> str | None:
+    """Return the name that a user gives as their own: "Tom" of "Hi, I am Tom and I run a bakery."."""
+    plain = statement[:_LONGEST].replace("\u2019", "'")
+    for form in (_CALLED_SELF, _SELF):
+        for match in form.finditer(plain):
+            words = {word.lower() for word in _ANY.findall(match["name"])}
+            if not words & (_NATIONS | _NO_NAME):
+                return match["name"]
+    return None
+
+
+def has_part(question: str, name: str) -> bool:
+    """Return whether a name has the part that a question asks for: "Dr. Chen" has no first, "Anna" no last name."""
+    rest = _TITLES.sub("", name)
+    if _FIRST_NAME.search(question):
+        return rest == name or " " in rest
+    return not _LAST_NAME.search(question) or rest != name or " " in rest
 
 
 def name_given(question: str, sentence: str) -> str | None:
@@ -62,6 +102,7 @@ def name_given(question: str, sentence: str) -> str | None:
         return None
     known = {word.lower() for word in _ANY.findall(question)} | _NO_NAME
     found = [(start, name) for start, name in _names(sentence) if not _is_known(name, known)]
+    found = [one for one in found if has_part(question, one[1])]
     after = [one for one in found if one[0] > at]
     return min(after)[1] if after else max(found)[1] if found else None
 

@@ -21,6 +21,10 @@ that nothing in them can pass for an instruction."""
 _EXAMPLE = ("The bakery closes at six.", "When does the bakery close?", "The bakery closes at six.")
 """A memory, a question and its answer, shown before a message with memories. Of 38 questions about one fact a model of
 135M parameters answered 33 rightly without it and 38 with it (docs/decisions.md). The option `example` turns it off."""
+_ACKNOWLEDGED = ("We have a new printer.", "My train leaves at nine.", "Hi, I am Eva, a teacher from Bonn.")
+_ACKNOWLEDGEMENT = "I will remember that."
+"""Statements and the answer to each, shown before a statement if the model's option `acknowledge` is set: without them
+a model of 135M parameters corrects the statement, or speaks as if it were the user (docs/decisions.md)."""
 _PLACEHOLDER = linear(r"\{memories\}|\{message\}")
 UNKNOWN = "I do not know."
 OWN = ("assistant", "clarification")
@@ -66,6 +70,8 @@ class Context:
     """Labeled answers to similar questions."""
     with_example: bool = True
     """Whether an example comes before a message with memories."""
+    acknowledges: bool = False
+    """Whether the message states something, and the model is shown how such messages are acknowledged."""
     bearing: Bearing | None = None
     """How memories bear on the message, if the prompt has nothing else that may answer it."""
     reply: str | None = None
@@ -81,6 +87,8 @@ class Context:
     def extract(self) -> str:
         """Return the name that the message asks for, or the sentences of the memories shown that answer it."""
         assert self.bearing is not None
+        if self.bearing.own_name is not None:
+            return f"Your name is {self.bearing.own_name}."
         if name := self.bearing.name_told(self.memory_ids):
             return name if name.endswith(".") else f"{name}."
         return f"I remember: {self.bearing.quoted(self.memory_ids)}"
@@ -110,8 +118,12 @@ class Context:
         *earlier, last = self._laid_out()
         notes = [*self._of("tool"), *reversed(self._of("memory"))]
         shown = Message(last.role, with_notes(last.content, notes, self.layout))
-        example = example_of(self.layout) if notes and self.with_example else []
-        return [*earlier, *example, shown]
+        return [*earlier, *self._example(bool(notes)), shown]
+
+    def _example(self, with_notes: bool) -> list[Message]:
+        if with_notes:
+            return example_of(self.layout) if self.with_example else []
+        return acknowledgements() if self.acknowledges else []
 
     def next_messages(self, reply: str) -> list[Message]:
         """Return the messages that begin the next prompt: memories are shown for one turn only."""
@@ -135,6 +147,12 @@ def example_of(layout: str) -> list[Message]:
     """Return the example in a layout, as two messages."""
     note, question, answer = _EXAMPLE
     return [Message("user", with_notes(question, [note], layout)), Message("assistant", answer)]
+
+
+def acknowledgements() -> list[Message]:
+    """Return the examples of acknowledged statements, as messages."""
+    answer = Message("assistant", _ACKNOWLEDGEMENT)
+    return [message for statement in _ACKNOWLEDGED for message in (Message("user", statement), answer)]
 
 
 def quote(note: str) -> str:

@@ -68,8 +68,9 @@ def check_known(options: Mapping[str, Any], known: Sequence[str]) -> None:
     for key in ("system_prompt", "layout", "template"):
         if not isinstance(options.get(key, ""), str):
             raise InvalidParameterError(f"option {key} is not a text", "Pass a JSON string.")
-    if not isinstance(options.get("example", True), bool):
-        raise InvalidParameterError("option example is not true or false", "Pass a JSON boolean.")
+    for key in ("example", "acknowledge"):
+        if not isinstance(options.get(key, True), bool):
+            raise InvalidParameterError(f"option {key} is not true or false", "Pass a JSON boolean.")
     if options.get("vector_type", "vector") not in ("vector", "halfvec"):
         raise InvalidParameterError(
             f"option vector_type is {options['vector_type']!r}", 'Pass "vector" or "halfvec".'

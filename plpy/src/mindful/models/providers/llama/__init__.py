@@ -16,7 +16,7 @@ from mindful.models.providers.llama.weights import Weights
 from mindful.models.providers.options import check_known, file_sha256, integer
 from mindful.models.providers.trial import TRIAL_CONTEXT, answers, family, judge
 
-_ANSWERING = ("system_prompt", "layout", "example", "prompt_lookup")
+_ANSWERING = ("system_prompt", "layout", "example", "acknowledge", "prompt_lookup")
 _OPTIONS = {
     "generator": ("context_length", "threads", "repack", "template", "stop", *_ANSWERING),
     "embedder": ("context_length", "threads", "repack", "vector_type"),

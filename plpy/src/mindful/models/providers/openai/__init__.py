@@ -29,6 +29,7 @@ _OPTIONS = {
         "system_prompt",
         "layout",
         "example",
+        "acknowledge",
     ),
     "embedder": (*_SHARED, "strip_accents", "vector_type"),
     "reranker": _SHARED,

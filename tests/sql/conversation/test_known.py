@@ -1,0 +1,111 @@
+"""Questions for all that is known of the user or a topic, and acknowledged statements, with the default models."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+STATED = (
+    "Hi! I am Tom and I run a small bakery in Leeds with my sister Priya.",
+    "We have three ovens, and the oldest one breaks down every winter.",
+    "My landlord, Mr Okafor, wants 1,850 pounds a month from January on.",
+)
+
+
+@pytest.fixture
+def told(ana: psycopg.Connection) -> psycopg.Connection:
+    for content in STATED:
+        ana.execute("select memory_insert(%s)", (content,))
+    ana.execute("select memory_insert('The harbor of Hamburg is on the Elbe.')")
+    return ana
+
+
+def reply(connection: psycopg.Connection, message: str) -> str:
+    row = connection.execute("select llm_chat(%s, max_tokens => 32)", (message,)).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+@pytest.mark.smoke
+def test_the_users_name_is_known(told: psycopg.Connection) -> None:
+    assert reply(told, "What is my name?") == "Your name is Tom."
+    told.execute("select memory_insert('My name is Thomas Reed.')")
+    assert reply(told, "Do you remember who I am?") == "Your name is Thomas Reed."
+
+
+def test_a_name_that_was_never_told_is_unknown(ana: psycopg.Connection) -> None:
+    ana.execute("select memory_insert('My sister is called Ella, and I am German.')")
+    assert reply(ana, "What is my name?").startswith("I do not know")
+
+
+def test_the_setting_of_the_name_comes_first(told: psycopg.Connection) -> None:
+    reply(told, "Call me Captain.")
+    assert "Captain" in reply(told, "What is my name?")
+
+
+def test_another_users_name_is_not_told(told: psycopg.Connection, bob: psycopg.Connection) -> None:
+    assert reply(bob, "What is my name?").startswith("I do not know")
+    assert reply(bob, "What do you know about me?").startswith("I do not know")
+
+
+def test_all_that_is_known_of_the_user_is_quoted(told: psycopg.Connection) -> None:
+    answer = reply(told, "What do you know about me?")
+    assert all(word in answer for word in ("Leeds", "ovens", "Okafor"))
+    assert "Hamburg" not in answer
+
+
+def test_all_that_is_known_of_a_topic_is_quoted(told: psycopg.Connection) -> None:
+    answer = reply(told, "What do you know about my landlord?")
+    assert "1,850" in answer
+    assert "ovens" not in answer
+    assert "Priya" in reply(told, "Who is Priya?")
+
+
+def test_a_yes_or_no_about_ones_own_matters_is_not_invented(told: psycopg.Connection) -> None:
+    for question in ("Do I have a car?", "Am I married?", "Does my sister play the piano?"):
+        assert reply(told, question).startswith("I do not know"), question
+    assert not reply(told, "Do I have to pay taxes?").startswith("I do not know")
+    assert not reply(told, "What do I do for a living?").startswith("A life")
+
+
+def test_a_request_for_a_text_is_shown_no_memory_that_shares_a_word(told: psycopg.Connection) -> None:
+    row = told.execute(
+        "select memory_ids from llm_chat_detail('Write two sentences about ovens.', max_tokens => 4)"
+    ).fetchone()
+    assert row == ([],)
+
+
+def test_an_unknown_topic_is_left_to_the_model(told: psycopg.Connection) -> None:
+    row = told.execute(
+        "select reply, memory_ids from llm_chat_detail('What do you know about photosynthesis?', max_tokens => 32)"
+    ).fetchone()
+    assert row is not None
+    assert "photosynthesis" in row[0].lower()
+    assert row[1] == []
+
+
+def test_of_ones_own_matters_nothing_is_invented(told: psycopg.Connection) -> None:
+    assert reply(told, "Tell me about my horse.").startswith("I do not know")
+
+
+def test_what_was_said_in_this_conversation_is_told_too(ana: psycopg.Connection) -> None:
+    row = ana.execute(
+        "select session_id from llm_chat_detail('Hello, my name is Jonas Weber and I am a nurse.', max_tokens => 8)"
+    ).fetchone()
+    assert row is not None
+    again = ana.execute("select llm_chat('What is my name?', %s, max_tokens => 32)", row).fetchone()
+    assert again == ("Your name is Jonas Weber.",)
+
+
+def test_a_statement_is_acknowledged_without_memories(told: psycopg.Connection) -> None:
+    row = told.execute(
+        "select reply, memory_ids from llm_chat_detail('Our oven from Italy broke down in March.', max_tokens => 32)"
+    ).fetchone()
+    assert row == ("I will remember that.", [])
+
+
+def test_advice_is_given_without_memories_of_other_matters(told: psycopg.Connection) -> None:
+    row = told.execute(
+        "select memory_ids from llm_chat_detail('How do I bake bread?', max_tokens => 4)"
+    ).fetchone()
+    assert row == ([],)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+from mindful.conversation.statement import states
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "My cat is called Misha and hates the vacuum cleaner.",
+        "Hi! I am Tom and I run a small bakery in Leeds.",
+        "We have three ovens, and the oldest one breaks down every winter.",
+        "Our flour comes from Hargreaves Mill.",
+        "My landlord, Mr Okafor, wants 1,850 pounds a month from January on.",
+        "The alarm code of the shop is 7731.",
+        "Anna and Ben got married in Lyon.",
+        "Tomorrow I have a meeting with Sandra.",
+        "By the way, the plumber is coming on Friday.",
+        "Remember that the spare key is under the pot.",
+        "Jonas lives in Graz now.",
+        "I\u2019ve moved to Oslo this spring.",
+    ],
+)
+def test_a_message_that_only_tells_is_a_statement(message: str) -> None:
+    assert states(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Where does Jonas live?",
+        "Tell me a joke about a baker.",
+        "Summarize the following text in one sentence.",
+        "Calculate the sum of 3 and 4.",
+        "Write a short slogan for my bakery.",
+        "The meaning of the word ubiquitous",
+        "My cat's name",
+        "I want you to write a poem.",
+        "I need a recipe for lentil soup.",
+        "I would like to know where the key is.",
+        "I wonder where the key is now.",
+        "I forgot the code of the bike lock.",
+        "I do not know where the key is.",
+        "I am looking for a good book.",
+        "Hello there, nice to meet you!",
+        "I am tired today.",
+        "I have three texts:\nfirst, second and third",
+        "Explain what a database index is.",
+        "Translate the sentence I am hungry into French.",
+        "My sister is ill. What should I cook for her?",
+        "I am Tom. " * 40,
+    ],
+)
+def test_a_message_that_asks_or_is_unclear_is_none(message: str) -> None:
+    assert not states(message)
