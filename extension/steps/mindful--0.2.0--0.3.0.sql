@@ -17,7 +17,6 @@ drop function llm_classify_many(text[], text[], text, text, boolean);
 -- include sql/generate/cache.sql
 -- include sql/generate/classifier.sql
 -- include sql/memory/derived.sql
--- include sql/conversation/bearing.sql
 -- include sql/conversation/session.sql _mindful.message_parts
 -- include sql/conversation/session.sql message_insert_many
 -- include sql/conversation/session.sql message_insert
@@ -136,6 +135,7 @@ drop function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, int
 -- include sql/memory/score.sql _mindful.recall_ranked
 -- include sql/memory/recall.sql _mindful.scope_argument
 -- include sql/memory/recall.sql _mindful.chat_filter
+-- include sql/conversation/bearing.sql
 -- include sql/memory/recall.sql _mindful.memory_recall
 -- include sql/memory/recall.sql memory_recall
 -- include sql/memory/list.sql memory_list

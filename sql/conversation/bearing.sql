@@ -68,17 +68,24 @@ $$;
 comment on function _mindful.recall_similarities(text, bigint[], text[]) is
 'Returns the cosine similarity of each memory and the vector beside it, 0 for a memory without an embedding.';
 
-create function _mindful.stated_by_user(pattern text, most integer) returns table (id bigint, content text, kind text, role text, created_at timestamptz)
+create function _mindful.stated_by_user(pattern text, most integer, session_id uuid) returns table (id bigint, content text, kind text, role text, created_at timestamptz)
 language sql stable parallel safe security invoker rows 50
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
 begin atomic
-    select m.id, m.content, m.kind, m.role, m.created_at
-    from mindful.memory m
-    where m.tenant = (select _mindful.tenant()) and (m.kind = 'fact' or m.kind = 'message' and m.role = 'user') and not m.asks
-        and pg_catalog.length(m.content) <= 1000 and m.content ~ pattern
-        and (m.valid_from is null or m.valid_from <= pg_catalog.now())
-        and (m.valid_to is null or m.valid_to > pg_catalog.now())
-    order by m.id desc
+    -- The primary key is read backward, so the newest rows come without a sort of all.
+    select n.id, (n.m).content, (n.m).kind, (n.m).role, (n.m).created_at
+    from (
+        select m.id, m from mindful.memory m
+        where m.tenant = (select _mindful.tenant()) and (m.kind = 'fact' or m.kind = 'message' and m.role = 'user')
+        order by m.id desc
+        limit 100000
+    ) n
+    where pg_catalog.length((n.m).content) <= 1000 and (n.m).content ~ pattern
+        and _mindful.recall_admits((select _mindful.chat_filter(stated_by_user.session_id)), n.m)
+    order by n.id desc
     limit most;
 end;
-comment on function _mindful.stated_by_user(text, integer) is
-'Returns the newest statements of the user that a regular expression matches: facts, and messages that state something.';
+comment on function _mindful.stated_by_user(text, integer, uuid) is
+'Returns the newest statements of the user that a regular expression matches: facts, and messages that state something. As recall for a chat does, it returns those within the setting recall_scope of the session. It reads the newest 100,000.';

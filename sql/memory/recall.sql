@@ -213,8 +213,10 @@ set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
     scope text := mindful.setting_get('recall_scope', session_id) #>> '{}';
+    uuid_nil constant uuid := '00000000-0000-0000-0000-000000000000';
 begin
-    return _mindful.recall_filter(null, null, case when scope = 'session' then session_id end, now(), true, null,
+    -- A chat that begins a session has no memories of its own yet.
+    return _mindful.recall_filter(null, null, case when scope = 'session' then coalesce(session_id, uuid_nil) end, now(), true, null,
         case when scope not in ('all', 'session') then scope end);
 end
 $$;

@@ -88,6 +88,66 @@ def test_of_ones_own_matters_nothing_is_invented(told: psycopg.Connection) -> No
     assert reply(told, "Tell me about my horse.").startswith("I do not know")
 
 
+@pytest.mark.parametrize("scope", ["session", "work"])
+def test_memories_beyond_the_scope_of_recall_are_not_told(told: psycopg.Connection, scope: str) -> None:
+    told.execute("select setting_set('recall_scope', to_jsonb(%s::text))", (scope,))
+    questions = ("What is my name?", "What do you know about me?", "What did I say about the ovens?")
+    for question in questions:
+        assert "I do not know" in reply(told, question), question
+
+
+def test_a_chat_without_a_session_is_kept_to_its_own(told: psycopg.Connection) -> None:
+    told.execute("""select setting_set('recall_scope', '"session"')""")
+    row = told.execute(
+        "select memory_ids from llm_chat_detail('How many ovens do we have?', max_tokens => 4)"
+    )
+    assert row.fetchone() == ([],)
+
+
+def test_a_forgotten_or_expired_name_is_not_told(ana: psycopg.Connection) -> None:
+    row = ana.execute("select memory_insert('My name is Thomas Reed.')").fetchone()
+    ana.execute(
+        "insert into memory (content, valid_to) values ('My name is Old Tom.', now() - interval '1 day')"
+    )
+    assert reply(ana, "What is my name?") == "Your name is Thomas Reed."
+    ana.execute("select memory_forget(array[%s::bigint])", row)
+    assert reply(ana, "What is my name?").startswith("I do not know")
+
+
+def test_the_name_is_said_whatever_the_model_says(told: psycopg.Connection) -> None:
+    for question in ("do you know my name", "Do you remember what I'm called?", "How should you address me?"):
+        assert reply(told, question) == "Your name is Tom.", question
+    assert reply(told, "What is my surname?").startswith("I do not know")
+
+
+def test_memories_of_a_topic_are_quoted_though_recall_scores_them_lower(ana: psycopg.Connection) -> None:
+    for content in (
+        "The railway club meets every first Tuesday at the Methodist hall.",
+        "By the way, the railway club now meets on Thursdays instead of Tuesdays.",
+        "The annual fee of the railway club is 45 pounds.",
+        "The club's fee went up to 52 pounds this year.",
+    ):
+        ana.execute("select memory_insert(%s)", (content,))
+    answer = reply(ana, "What do you remember about the railway club?")
+    assert answer.startswith("I remember: ")
+    assert "Methodist" in answer
+    assert "45" in answer
+
+
+def test_a_yes_or_no_of_ones_own_is_not_denied(ana: psycopg.Connection) -> None:
+    ana.execute("select memory_insert('I play the cello, and my cello was built in 1887 in Mirecourt.')")
+    assert "I play the cello" in reply(ana, "Do I play the cello?")
+
+
+def test_a_statement_with_a_relative_clause_is_no_question(ana: psycopg.Connection) -> None:
+    ana.execute("select memory_insert('I share a flat in Rotterdam with my cousin Femke.')")
+    for statement in (
+        "The rent of the flat is 1,320 euros, half of which Femke pays.",
+        "We have two daughters: Leila, who is a barrister, and Hana, who studies chemistry.",
+    ):
+        assert "I do not know" not in reply(ana, statement), statement
+
+
 def test_what_was_said_in_this_conversation_is_told_too(ana: psycopg.Connection) -> None:
     row = ana.execute(
         "select session_id from llm_chat_detail('Hello, my name is Jonas Weber and I am a nurse.', max_tokens => 8)"

@@ -113,3 +113,35 @@ def test_a_memory_that_lacks_what_is_asked_about_scores_less_and_may_still_answe
     embedder: Any = None  # the memories lack no word of the question
     scores = _scores(FakeDatabase({}), embedder, found)
     assert 0 < scores[2] < scores[1]
+
+
+@pytest.mark.parametrize(
+    ("question", "memory", "reply", "expected"),
+    [
+        ("What is the password?", "The password is quarrel-mango-88.", "It is wifi-mango-88.", False),
+        ("What is the password?", "The password is quarrel-mango-88.", "It is quarrel-mango-88.", True),
+        ("Where is my bike?", "My bike is a Gazelle behind the station.", "It is a Gazelle.", False),
+        ("Where is my bike?", "My bike is a Gazelle behind the station.", "Behind the station.", True),
+        ("Do I play the cello?", "I play the cello of Vuillaume.", "No, not the cello of Vuillaume.", False),
+        ("Do I play the cello?", "I play the cello of Vuillaume.", "Yes, of Vuillaume.", True),
+    ],
+)
+def test_a_reply_rests_on_what_the_memory_says(
+    question: str, memory: str, reply: str, expected: bool
+) -> None:
+    found = replace(bearing(question, {1: ""}), contents={1: memory}, scores={1: 0.8}, own=True)
+    assert found.is_grounded(reply, [1]) is expected
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("Your name is Tom.", True),
+        ("I think you are Tom!", True),
+        ("No, I don't know your name.", False),
+        ("The name of your friend is Tom.", False),
+    ],
+)
+def test_a_reply_about_the_users_name_says_it(reply: str, expected: bool) -> None:
+    found = replace(bearing("What is my name?", {}), own_name="Tom", own=True)
+    assert found.is_grounded(reply, []) is expected

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from mindful.conversation.statement import states
+from mindful.conversation.statement import declares, states
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,13 @@ from mindful.conversation.statement import states
         "Remember that the spare key is under the pot.",
         "Jonas lives in Graz now.",
         "I\u2019ve moved to Oslo this spring.",
+        "The rent is 1,320 euros, half of which Femke pays.",
+        "I have a brother who lives in Lyon.",
+        "I'm allergic to shellfish, which is awkward at sea.",
+        "My train leaves at 8:30 from platform 4.",
+        "In the attic I am building a model railway.",
+        "No, my cat is called Misha, not Mischa.",
+        "My GP is Dr. Anwar of Horton Park. He retires in May, and he is kind.",
     ],
 )
 def test_a_message_that_only_tells_is_a_statement(message: str) -> None:
@@ -46,6 +53,17 @@ def test_a_message_that_only_tells_is_a_statement(message: str) -> None:
         "I am tired today.",
         "I have three texts:\nfirst, second and third",
         "Explain what a database index is.",
+        "I need the address of my dentist.",
+        "I want a recipe for lentil soup.",
+        "The weather is nice. Tell me a joke.",
+        "He went to the market and bought apples. Translate to French.",
+        "My essay is too long, shorten it.",
+        "I am hungry, give me a recipe.",
+        "I was born in 1990, calculate my age.",
+        "I have two cats and a dog, which one is older",
+        "We have to decide who comes first.",
+        "This is my text: I am hungry.",
+        "My mother died and I feel awful.",
         "Translate the sentence I am hungry into French.",
         "My sister is ill. What should I cook for her?",
         "I am Tom. " * 40,
@@ -53,3 +71,18 @@ def test_a_message_that_only_tells_is_a_statement(message: str) -> None:
 )
 def test_a_message_that_asks_or_is_unclear_is_none(message: str) -> None:
     assert not states(message)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("We have two daughters: Leila, who is a barrister, and Hana.", True),
+        ("My dog barked when the bell rang.", True),
+        ("By the way, who is my dentist", False),
+        ("In Leeds, which bank do I use", False),
+        ("the name of the man who fixed my roof and when", False),
+        ("My sister is ill, when is her birthday?", False),
+    ],
+)
+def test_a_word_that_asks_makes_no_question_of_a_statement(message: str, expected: bool) -> None:
+    assert declares(message) is expected

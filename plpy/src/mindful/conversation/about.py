@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from mindful.conversation import bearing
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.expected import plain
-from mindful.conversation.naming import own_name
+from mindful.conversation.naming import has_part, own_name
 from mindful.conversation.prompt import OWN
 from mindful.core.pattern import IGNORECASE, Short, linear
 from mindful.core.ports import Database, Row
@@ -33,16 +33,18 @@ _EVERYTHING = tuple(
         r"what(?: else| all)? (?:do|can) you (?:already |still )?remember(?: so far)?",
         rf"what(?: else| all)? (?:have|did) (?:i|we) (?:already |ever )?(?:tell|told|say|said|mention|mentioned)"
         rf"(?: to)?(?: you)?{_TOPIC}?(?: so far| already| yet)?",
-        r"(?:(?:can|could) you )?tell me (?:everything|all|anything|something|what)(?: that)? "
-        rf"you (?:know|remember){_TOPIC}",
+        r"(?:(?:can|could|would|will) you )?(?:(?:tell|give|show) me |list |repeat |summari[sz]e )?"
+        rf"(?:everything|all|anything|something|what)(?: that)? you (?:know|remember){_TOPIC}",
         r"(?:(?:can|could) you )?tell me (?:more |something |all )?about "
         r"(?P<topic>(?:my|our)\b[^?!.;]{1,80}|me|myself|us)",
         rf"(?:do you|you) (?:know|remember) (?:anything|something){_TOPIC}",
     )
 )
 _NAME = Short(
-    r"^\W*(?:(?:what|how)(?:'s|\u2019s| is| was)? )?(?:my (?:own |full |first )?name(?: is| was)?|"
-    r"(?:who|what|how) (?:am i|i am)(?: called)?|(?:who|what) (?:do|should|would) you call me)(?: again)?\W*$",
+    r"^\W*(?:(?:what|how)(?:'s|\u2019s| is| was)? )?"
+    r"(?:my (?:own )?(?:(?:(?:full|first|last|family) )?name|surname)(?: is| was)?|"
+    r"(?:who|what|how) (?:am i|i am|i['\u2019]m)(?: called)?|"
+    r"(?:who|what|how) (?:do|should|would|can) you (?:call|address) me)(?: again)?\W*$",
     _LONGEST,
     IGNORECASE,
 )
@@ -87,6 +89,7 @@ def known(
     db: Database,
     message: str,
     user_name: str | None,
+    session_id: str | None,
     embedder: FoundEmbedder,
     most: int,
     recall: Callable[[str, str, str, int], Sequence[Row]],
@@ -100,9 +103,9 @@ def known(
         return None
     nothing = Bearing(message, embedder.name, "", {}, {}, {}, {}, own=True)
     if asked.name:
-        return _named(db, nothing, user_name)
+        return _named(db, nothing, user_name, session_id)
     if asked.topic is None:
-        rows = _of_user(db, embedder, most)
+        rows = _of_user(db, embedder, most, session_id)
     elif not (rows := _of_topic(db, asked.topic, embedder, most, recall)) and not _OWN.match(asked.topic):
         return None
     return replace(_with(nothing, rows), everything=True), rows
@@ -114,19 +117,22 @@ def _with(found: Bearing, rows: Sequence[Row]) -> Bearing:
     return replace(found, similarities=alike, beyond=words, held=words, contents=contents, scores=alike)
 
 
-def _named(db: Database, nothing: Bearing, user_name: str | None) -> tuple[Bearing, Sequence[Row]]:
+def _named(
+    db: Database, nothing: Bearing, user_name: str | None, session_id: str | None
+) -> tuple[Bearing, Sequence[Row]]:
     """Return the name that the user gave last; a setting comes first, and is in the prompt."""
-    if user_name is not None:
+    if user_name is not None and has_part(nothing.question, user_name):
         return replace(nothing, own_name=user_name), []
-    for row in _stated(db, _INTRODUCES):
-        if name := own_name(row["content"]):
+    for row in _stated(db, _INTRODUCES, session_id):
+        if (name := own_name(row["content"])) and has_part(nothing.question, name):
             return replace(_with(nothing, [row]), own_name=name), [row]
     return nothing, []
 
 
-def _of_user(db: Database, embedder: FoundEmbedder, most: int) -> list[Row]:
+def _of_user(db: Database, embedder: FoundEmbedder, most: int, session_id: str | None) -> list[Row]:
     """Return the statements that tell most of the user, each once."""
-    rows = list({row["content"]: row for row in reversed(_stated(db, _FIRST_PERSON))}.values())
+    stated = _stated(db, _FIRST_PERSON, session_id)
+    rows = list({row["content"]: row for row in reversed(stated)}.values())
     vector = to_text(embedder.embed([_PROFILE])[0])
     similar = db.one(
         "select _mindful.recall_similarities($1, $2, array_fill($3, array[cardinality($2)])) as found",
@@ -158,11 +164,11 @@ def _of_topic(
     return [rows[id_] for id_ in sorted(about, key=lambda one: -found.similarities[one])[:most]]
 
 
-def _stated(db: Database, pattern: str) -> Sequence[Row]:
+def _stated(db: Database, pattern: str, session_id: str | None) -> Sequence[Row]:
     return db.rows(
         """select id, content, kind, role, extract(epoch from created_at) as said_at,
                   1 as score, null::float as similarity, null::float as bm25
-           from _mindful.stated_by_user($1, $2)""",
-        ("text", "integer"),
-        (pattern, _READ),
+           from _mindful.stated_by_user($1, $2, $3)""",
+        ("text", "integer", "uuid"),
+        (pattern, _READ, session_id),
     )

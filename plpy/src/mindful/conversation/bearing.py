@@ -14,12 +14,13 @@ from mindful.conversation.expected import (
     adds,
     asks_for_names,
     excerpt,
+    grounds,
     lacks_thing,
     may_answer,
     name_told,
     plain,
-    telling,
 )
+from mindful.conversation.statement import declares
 from mindful.core.pattern import IGNORECASE, linear
 from mindful.core.ports import Database, Row, Vector
 from mindful.core.vector import to_text
@@ -76,7 +77,8 @@ _ASKS = linear(
 )
 _PHRASE = linear(r"^\W*(?:and )?(?:the|my|our)\b[^?]{1,80}\?\W*$", IGNORECASE)
 """A question without a verb: "The code of the safe?"."""
-_TELLS_NAME = linear(r"\b(?:your name|you are|you're|call(?:ed)? you|you go by)\b", IGNORECASE)
+_TELLS_NAME = linear(r"\b(?:your (?:\w+ )?name is|you are|you're|call(?:ed)? you|you go by) (.*)", IGNORECASE)
+_DENIES = linear(r"\b(?:no|not|never|cannot)\b|n['\u2019]t\b", IGNORECASE)
 _NUMBER = linear(r"\d+")
 _NAME = linear(r"(?<=[^\W.!?:] )[^\W\d_a-z]\w+")
 """A capitalized word within a sentence."""
@@ -88,8 +90,8 @@ _DONE = linear(r"\bdid (?:i|we)\b|\bdo for (?:a living|work)\b", IGNORECASE)
 _MINE = linear(
     r"\b(?:what|who|where|when|which \w+|how (?:old|tall|long|big|far|much|many|heavy|deep|high))"
     r"(?:'s| is| are| was| were) (?:my|our)\b|\bhow (?:old|tall|heavy) (?:am i|are we)\b|"
-    r"\b(?:what(?:'s| is)) the (?:[\w-]+ ){0,2}(?:password|code|pin|combination|phone number)\b|"
-    r"\b(?:who|whose|whom|when|where|which \w+|how (?:much|many)\b[^?]{0,40}) (?:do|does|did|have|has|am|are) "
+    r"\b(?:what(?:'s| is)) the (?:[\w'\u2019-]+ ){0,2}(?:password|code|pin|combination|phone number)\b|"
+    r"\b(?:who|whose|whom|when|where|(?:which|what) \w+|how (?:much|many)\b[^?]{0,40}) (?:do|does|did|have|has|am|are) "
     r"(?:i|we|my \w+|our \w+)\b(?! (?:need|have to|get|find|make|use|put|begin|start|say|write|know)\b)|"
     r"\bwhat (?:do|does|did|am|have|has) (?:i|we|my \w+|our \w+) "
     r"(?:do for|eat|drink|drive|own|like|love|hate|collect|play|study|teach|"
@@ -188,7 +190,7 @@ class Bearing:
     @property
     def asks(self) -> bool:
         """Whether the message asks for a fact."""
-        return self.requested or _ASKS.search(self.question) is not None
+        return self.requested or (_ASKS.search(self.question) is not None and not declares(self.question))
 
     @property
     def unknown(self) -> bool:
@@ -256,18 +258,19 @@ class Bearing:
         """
         said = {word.lower() for word in _PART.findall(reply)}
         if self.own_name is not None:
-            return _TELLS_NAME.search(reply) is not None and not invents(
-                reply, [self.question, self.own_name]
-            )
+            told = _TELLS_NAME.search(reply)
+            return told is not None and told[1].lower().startswith(self.own_name.lower())
+        if not self.everything and not self.asks and _DENIES.search(reply):
+            return False  # the memory is about what is asked; a small model denies it
         if name := self.name_told(shown):
             return any(part.lower() in said for part in _PART.findall(name))
         enough = all if self.everything else any
-        grounds = [
-            enough(part.lower() in said for word in words for part in _PART.findall(word))
+        rests = [
+            enough(set(_PART.findall(word.lower())) - {"s"} <= said for word in words)
             for id_ in self._answering_of(shown)
-            if (words := telling(self.question, self.contents[id_]))
+            if (words := grounds(self.question, self.contents[id_]))
         ]
-        return not grounds or (all(grounds) if self._several else any(grounds))
+        return not rests or (all(rests) if self._several else any(rests))
 
     def name_told(self, shown: Collection[int]) -> str | None:
         """Return the name that the best of the memories shown gives to what the question asks the name of."""
@@ -343,7 +346,9 @@ def weigh(
         question, embedder.name, vector, similarities, beyond, held, contents, question != message
     )
     if not found.asks:
-        return replace(found, own=_WHETHER.search(question) is not None and not found.near())
+        if _WHETHER.search(question) is None:
+            return found
+        return replace(found, own=True, scores={id_: similarities[id_] for id_ in found.near()})
     own = _margin(embedder, found) >= _LEAST[_kind(found)]
     if not own and not found.near():
         return found

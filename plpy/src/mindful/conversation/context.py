@@ -305,7 +305,13 @@ class _Composer:
             kept = [row for row in kept if not clarified.rules_out(row["content"])]
         if embedder is not None and vector is not None and len(message) <= bearing.LONGEST:
             told = known(
-                self._db, message, self._reading.settings["user_name"], embedder, 2 * memories, self._found
+                self._db,
+                message,
+                self._reading.settings["user_name"],
+                self._reading.session_id,
+                embedder,
+                2 * memories,
+                self._found,
             )
             if told is None:
                 kept = self._weighed(kept, message, embedder, vector, max(_WEIGHED, memories), shown)
@@ -313,8 +319,9 @@ class _Composer:
                 self._bearing, self._considered, memories = told[0], told[1], 2 * memories
                 kept = [row for row in told[1] if row["id"] not in shown]
         best = max((row["score"] for row in kept), default=0)
+        everything = self._bearing is not None and self._bearing.everything
         for row in self._interruptibly(kept[:memories]):
-            if row["score"] < _RELEVANT * best:
+            if row["score"] < _RELEVANT * best and not everything:
                 continue
             found = {"similarity": row["similarity"], "BM25": row["bm25"]}
             reason = ", ".join(f"{name} {value:.2f}" for name, value in found.items() if value is not None)

@@ -85,12 +85,12 @@ _PLACED = linear(
     IGNORECASE,
 )
 _AT_A_TIME = linear(
-    r"\b(?:in|at|on|to|from|by|around|near|over|between) "
+    r"\bby the way\b|\b(?:in|at|on|to|from|by|around|near|over|between) "
     r"(?:the |this |next |last |every |each |early |late |about |\d+ )?"
     rf"(?:\d[\d:.,]*(?!\d)|(?:{_TIMES})\b)(?: ?(?:\d[\d:.,]*|(?:{_TIMES})\b))*",
     IGNORECASE,
 )
-"""A preposition with a time, which is no place."""
+"""A preposition that is of no place: with a time, or in an idiom."""
 _EMPTY = frozenset(
     _WORD.findall(
         "the a an my our his her their its your i we he she it they there this that these those in on at from for to "
@@ -182,26 +182,40 @@ def excerpt(question: str, memory: str) -> str:
 
     A memory that only asks has none.
     """
-    sentences = _stated(memory)
-    answering = [sentence for sentence in sentences if candidates(question, sentence)]
+    stated = _stated(memory)
+    answering = [sentence for sentence in stated if candidates(question, sentence)]
     known = {_base(word) for word in _WORD.findall(question)} - _EMPTY
     return max(
-        answering or sentences,
+        answering or stated,
         key=lambda one: sum(_is_known(word, known) for word in _WORD.findall(one)),
         default="",
     )
 
 
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text."""
+    return [sentence for part in _SENTENCE.split(text) if (sentence := part.strip())]
+
+
 def _stated(memory: str) -> list[str]:
     """Return the sentences of a memory that do not ask."""
-    sentences = (part.strip() for part in _SENTENCE.split(memory[:_READ]))
-    return [sentence for sentence in sentences if sentence and not sentence.endswith("?")]
+    return [sentence for sentence in sentences(memory[:_READ]) if not sentence.endswith("?")]
 
 
 def telling(question: str, memory: str) -> list[str]:
     """Return the words by which an answer shows that it rests on a memory: names and numbers, if it has any."""
     found = candidates(question, memory)
     return [word for word in found if word[0].isupper() or _NUMBER.search(word)] or found
+
+
+def grounds(question: str, memory: str) -> list[str]:
+    """Return the words of which a right answer has one: of a place, those after the first preposition."""
+    without = _AT_A_TIME.sub(" ", memory)
+    if kind_of(question) == "place" and (placed := _PLACED.search(without)):
+        after = set(_WORD.findall(without[placed.end() :]))
+        if found := [word for word in candidates(question, memory) if word in after]:
+            return found
+    return telling(question, memory)
 
 
 def _base(word: str) -> str:
