@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,31 @@ class Conversation:
 def read(path: Path) -> list[Conversation]:
     """Read a file of LoCoMo."""
     return [_conversation(sample) for sample in json.loads(path.read_text())]
+
+
+def joined(conversation: Conversation, number: int) -> Conversation:
+    """Join so many turns to one long message of the user, which holds the evidence of each."""
+    sessions = {
+        session: [
+            turns[at]
+            | {"role": "user", "content": "\n".join(turn["content"] for turn in turns[at : at + number])}
+            for at in range(0, len(turns), number)
+        ]
+        for session, turns in conversation.sessions.items()
+    }
+    place = {
+        (turn["metadata"]["session"], turn["metadata"]["turn"]): (
+            session,
+            turns[at - at % number]["metadata"]["turn"],
+        )
+        for session, turns in conversation.sessions.items()
+        for at, turn in enumerate(turns)
+    }
+    questions = [
+        replace(question, evidence=frozenset(place[turn] for turn in question.evidence if turn in place))
+        for question in conversation.questions
+    ]
+    return Conversation(conversation.name, sessions, questions)
 
 
 def _conversation(sample: dict[str, Any]) -> Conversation:

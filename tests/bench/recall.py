@@ -9,7 +9,7 @@ import argparse
 import itertools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -202,13 +202,29 @@ def with_assistant(db: psycopg.Connection) -> str:
     for key in PRIORS:
         db.execute("select setting_set(%s, 'null', 'global')", (key,))
     rows["**all, default settings**"] = [score(db, each, DEFAULT) for each in made]
+    return _others("A person and an assistant", "`tests/bench/assistant.py`", made, rows)
+
+
+def of_long_messages(db: psycopg.Connection, conversations: Sequence[Conversation], number: int) -> str:
+    """Measure conversations of which so many turns are one message, for which no weight was fitted."""
+    made = [locomo.joined(conversation, number) for conversation in conversations]
+    for conversation in made:
+        remember(db, conversation)
+    arms = ALONE | {"**all, default settings**": DEFAULT}
+    rows = {name: [score(db, each, weights) for each in made] for name, weights in arms.items()}
+    return _others("Long messages", f"LoCoMo, {number} turns joined to one message", made, rows)
+
+
+def _others(
+    title: str, source: str, made: Sequence[Conversation], rows: Mapping[str, Sequence[Array]]
+) -> str:
     turns = [len(turn["content"]) for each in made for session in each.sessions.values() for turn in session]
     return "\n".join(
         [
             "",
-            "## A person and an assistant",
+            f"## {title}",
             "",
-            f"{len(made)} conversations of `tests/bench/assistant.py`, {len(turns)} messages of {np.mean(turns):.0f} "
+            f"{len(made)} conversations of {source}: {len(turns)} messages of {np.mean(turns):.0f} "
             f"characters on average, {sum(len(each.questions) for each in made)} questions.",
             "",
             "| arms | turn @5 | turn @10 | session @10 |",
@@ -279,13 +295,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("locomo", type=Path, help="a file such as locomo10.json of snap-research/LoCoMo")
     parser.add_argument("--write", type=Path, help="also write the tables to this file")
+    parser.add_argument("--joined", type=int, help="measure only long messages, each of so many turns")
     options = parser.parse_args()
     if not options.locomo.is_file():
         parser.error(
             f"there is no file {options.locomo}: LoCoMo is in github.com/snap-research/LoCoMo, data/locomo10.json"
         )
     with psycopg.connect(os.environ["MINDFUL_DSN"]) as db, db.transaction(force_rollback=True):
-        text = report(db, locomo.read(options.locomo)) + with_assistant(db)
+        conversations = locomo.read(options.locomo)
+        if options.joined:
+            text = of_long_messages(db, conversations, options.joined)
+        else:
+            text = report(db, conversations) + with_assistant(db)
     print(text, end="")
     if options.write:
         options.write.write_text(_HEAD + text)

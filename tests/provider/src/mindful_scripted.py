@@ -168,6 +168,7 @@ class ScriptedEmbedder:
     """
 
     served = False
+    context_length = 1 << 30
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.dims = integer(options, "dims", 64, 1, 2000)

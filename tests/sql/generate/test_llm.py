@@ -174,12 +174,25 @@ def test_embeddings_are_unit_vectors_in_order(ana: psycopg.Connection) -> None:
     assert rows == (True,) * 4
 
 
-def test_a_text_past_the_embedders_context_is_cut(ana: psycopg.Connection) -> None:
-    assert one(
+def test_a_text_past_the_embedders_context_is_embedded_by_its_parts(ana: psycopg.Connection) -> None:
+    begins, ends = one(
         ana,
-        """select (llm_embed('the sea and the ship ' || repeat('the sea and the ship ', 400))
-                   <=> llm_embed('the sea and the ship ' || repeat('the sea and the ship ', 4000))) < 1e-4""",
+        """with t as (select repeat('the sea and the ship. ', 60) as sea, repeat('bread and butter. ', 60) as bread),
+               v as (select llm_embed(sea) as sea, llm_embed(bread) as bread, llm_embed(sea || bread) as joined from t)
+           select array[1 - (sea <=> joined), 1 - (bread <=> joined)] from v""",
     )
+    assert begins == pytest.approx(ends, abs=0.1)
+    assert min(begins, ends) > 0.6
+
+
+def test_a_huge_text_is_read_at_equal_distances(ana: psycopg.Connection) -> None:
+    begins, ends = one(
+        ana,
+        """with t as (select repeat('the sea and the ship. ', 9999) sea, repeat('bread and butter. ', 9999) bread),
+               v as (select llm_embed(sea) as sea, llm_embed(bread) as bread, llm_embed(sea || bread) as joined from t)
+           select array[1 - (sea <=> joined), 1 - (bread <=> joined)] from v""",
+    )
+    assert min(begins, ends) > 0.6
 
 
 @pytest.mark.parametrize("call", ["llm_embed('')", "llm_embed_many(array['x', ' '])"])

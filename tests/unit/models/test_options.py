@@ -157,7 +157,7 @@ def test_a_model_is_entered_with_its_facts() -> None:
         "",
         {"dims": 8},
     )
-    assert (granted, context, dims, licence, base, trained) == (["mindful_user"], None, 8, None, None, 0)
+    assert (granted, context, dims, licence, base, trained) == (["mindful_user"], 1 << 30, 8, None, None, 0)
     assert len(sha256) == 64
     register(db, granted_to=[])
     assert db.inserted[1][5] == []

@@ -237,9 +237,10 @@ class Embedder(Protocol):
 
     served: bool
     dims: int
+    context_length: int
 
     def embed(self, texts: Sequence[str], interrupts: Interrupts) -> list[Vector]:
-        """Embed texts as unit vectors of `dims` numbers. Texts longer than the context are cut."""
+        """Embed texts as unit vectors of `dims` numbers. Texts longer than the context are cut; see `embed_whole`."""
 
     def count(self, text: str) -> int:
         """Count the tokens of a text, without special tokens."""

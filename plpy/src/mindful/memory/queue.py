@@ -12,6 +12,7 @@ from mindful.core.ports import Database, Embedder, Row, Vector
 from mindful.core.slot import Turn
 from mindful.core.vector import to_text
 from mindful.models import runtime
+from mindful.models.parts import embed_whole
 
 _BATCH = 64
 """Jobs that are locked at the same time. They take under half a second, which a cancelled worker loses."""
@@ -140,7 +141,9 @@ class _Batch:
         """Embed a batch. If that fails, embed its texts one by one."""
         try:
             with Turn(self._db, served=embedder.served) as turn:
-                return list(zip(jobs, embedder.embed([job["content"] for job in jobs], turn), strict=True))
+                return list(
+                    zip(jobs, embed_whole(embedder, [job["content"] for job in jobs], turn), strict=True)
+                )
         except _EMBEDDER_ERRORS as error:
             if len(jobs) == 1:
                 self._fail(jobs[0]["tenant"], jobs, str(error))

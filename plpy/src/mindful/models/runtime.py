@@ -14,6 +14,7 @@ from mindful.core.errors import InvalidParameterError, NotReadyError, UndefinedO
 from mindful.core.ports import Database, Embedder, Generator, Model, ModelSpec, Reranker, Vector
 from mindful.core.slot import Turn
 from mindful.models import providers
+from mindful.models.parts import embed_whole
 from mindful.models.standby import StandbyEmbedder, StandbyGenerator
 
 WHEN_DOWN = ("embedded", "error")
@@ -128,7 +129,7 @@ class FoundEmbedder:
         missing = [text for text in texts if text not in vectors]
         if missing:
             with Turn(self._db, served=True) if model.served else self._turn as turn:
-                made = model.embed(missing, turn)
+                made = embed_whole(model, missing, turn)
             vectors |= zip(missing, made, strict=True)
             if len(texts) == 1:
                 _embedded.append((owner, texts[0], made[0]))

@@ -71,6 +71,7 @@ class StandbyEmbedder(_Standby[Embedder]):
     def __init__(self, served: Embedder, embedded: Callable[[], Model]) -> None:
         super().__init__(served, embedded)
         self.dims = served.dims
+        self.context_length = served.context_length
 
     def embed(self, texts: Sequence[str], interrupts: Interrupts) -> list[Vector]:
         """Embed texts as unit vectors."""

@@ -27,7 +27,7 @@ class LlamaEmbedder:
         self.dims: int = llama.llama_model_n_embd_out(weights.model)
         self._weights = weights
         self.strips_accents = weights.metadata("mindful.strip_accents") == "true"
-        self.longest = context_length
+        self.context_length = context_length
         self._capacity = max(_MICRO_BATCH, context_length)
         params = llama.llama_context_default_params()
         params.n_ctx = params.n_batch = params.n_ubatch = self._capacity
@@ -69,8 +69,8 @@ class LlamaEmbedder:
 
     def _tokens(self, text: str) -> list[int]:
         if self.strips_accents:
-            text = strip_accents(text[: self.longest * _CHARACTERS])
-        return self._weights.tokenize(text, surround=True, most=self.longest - self._weights.around)
+            text = strip_accents(text[: self.context_length * _CHARACTERS])
+        return self._weights.tokenize(text, surround=True, most=self.context_length - self._weights.around)
 
     def _run(self, rows: Sequence[Sequence[int]], interrupts: Interrupts) -> list[Vector]:
         batch, at = self._batch, 0

@@ -35,7 +35,7 @@ class ServedEmbedder(Served):
         self.dims = dims or 0
         self._parallel = parallel
         self._model = options["model"]
-        self._longest = int(options["context_length"])
+        self.context_length = int(options["context_length"])
         self._native = options["server"] == "llama.cpp"
         self._strips_accents = bool(options.get("strip_accents", False))
         self._path = f"{server.address.path}/embeddings"
@@ -82,17 +82,17 @@ class ServedEmbedder(Served):
         return vectors
 
     def _input(self, text: str, interrupts: Interrupts) -> str | list[int]:
-        text = text[: self._longest * _CHARACTERS]
+        text = text[: self.context_length * _CHARACTERS]
         if self._strips_accents:
             text = strip_accents(text)
-        if len(text.encode()) <= self._longest - 2:  # no token has less than a byte
+        if len(text.encode()) <= self.context_length - 2:  # no token has less than a byte
             return text
         if not self._native:
-            return text[: self._longest * _BYTES]
+            return text[: self.context_length * _BYTES]
         tokens = self._tokens(text, interrupts, surround=True)
-        if len(tokens) <= self._longest:
+        if len(tokens) <= self.context_length:
             return tokens
-        return [*tokens[: self._longest - 1], tokens[-1]]
+        return [*tokens[: self.context_length - 1], tokens[-1]]
 
     def _tokens(self, text: str, interrupts: Interrupts, surround: bool) -> list[int]:
         body = {"content": text, "add_special": surround, "parse_special": False}

@@ -29,7 +29,7 @@ def examined(host: Host, spec: ModelSpec, address: str) -> Mapping[str, Any]:
     try:
         given = {"context_length": model.context_length} if spec.kind == "generator" else {}
         if spec.kind == "embedder":
-            given = {"context_length": model.longest, "strip_accents": model.strips_accents}
+            given = {"context_length": model.context_length, "strip_accents": model.strips_accents}
         same = _same_embedder if spec.kind == "embedder" else _same_generator
         # A server has a template of its own where the file has none, and renders some in another way.
         templates = [{"template": model.template}] if spec.kind == "generator" else []
