@@ -5,36 +5,27 @@ from __future__ import annotations
 import json
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, LiteralString
 
 import psycopg
 import pytest
 from psycopg import sql
 from support import GENERATOR, SCRIPTED_GENERATOR, Cluster
+from support.calls import ARGUMENTS, INTERNAL, KINDS, LARGEST, SESSION, Function, Raw, functions, internals
 from support.clock import TRIES, LateError, within
 from support.hostile import texts
 
 TIMEOUT_MS = 500
 CANCELLED = "57014"
 ENDED_S = 0.7
-LARGEST = 1 << 18
-"""Bytes of a text that every function admits, or refuses at once."""
 HUGE = "word " * 2_000_000
 """More than any argument admits but the content of a document."""
-KINDS = ("base64", "spaces", "marks", "emails", "numbers", "nested", "facts", "phones", "lines", "quotes")
 MANY = 3000
 """Elements of an array."""
-MEMORIES = [
-    {"type": "memory", "id": at, "content": f"Tea. {texts(LARGEST - 5)[kind]}"}
-    for at, kind in enumerate(KINDS)
-]
-"""An export with a long text of every kind."""
-SESSION = str(uuid.UUID(int=7))
-SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}}, "required": ["name"]}
+NUMEROUS = 200_000
+"""Short elements of an array."""
 LATE = (
     "document_insert content: huge",
     "memory_consolidate model: huge",
@@ -43,179 +34,12 @@ LATE = (
     "memory_neighbors relations: huge",
 )
 """Arguments that may be so large, or are compared with what is stored and nothing else."""
+BROKEN = ("XX", "08", "38", "co")
+"""Classes of errors that no argument may cause; a stream has no other for its own."""
+NO_FUNCTION = "42883"
 NO_ENTRY = "every function that mindful_user may execute needs arguments here"
 
-# By function, values of the arguments without which it does nothing; the others keep their defaults.
-ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
-    "action_evaluate": {"action": "retrieve"},
-    "tuning_schedule": {},
-    "tuning_run": {},
-    "adapter_activate": {"adapter": "x"},
-    "adapter_rollback": {"base": "x"},
-    "adapters_trained_on": {"memory_id": 1},
-    "calibrate": {},
-    "gold_evaluate": {"gold": [{"question": "Why?", "answers": ["a"]}]},
-    "confidence_tune": {},
-    "confidence_report": {},
-    "consolidation_schedule": {},
-    "consolidation_run": {},
-    "document_delete": {"source": "hostile"},
-    "document_insert": {"content": "Some text.", "source": "note"},
-    "document_insert_parts": {"source": "note", "parts": [{"key": "a", "content": "Some text."}]},
-    "document_list": {},
-    "embedding_compare": {"query": "tea"},
-    "embedding_enqueue": {},
-    "embedding_retry": {},
-    "embedding_run": {},
-    "worker_schedule": {},
-    "worker_run": {},
-    "llm_chat": {"message": "Hi"},
-    "llm_chat_detail": {"message": "Hi"},
-    "llm_chat_stream": {"message": "Hi"},
-    "llm_classify": {"content": "Hi", "labels": ["good", "bad"]},
-    "llm_classify_many": {"contents": ["Hi"], "labels": ["good", "bad"]},
-    "classifier_delete": {"name": "x"},
-    "classifier_list": {},
-    "classifier_train": {"name": "x", "query": "select content, role from mindful.memory"},
-    "llm_aggregate": {"content": "Hi", "instruction": "Greet."},
-    "llm_classify_many on_error": {"contents": ["Hi"], "labels": ["good", "bad"], "on_error": "null"},
-    "llm_embed_many on_error": {"contents": ["Hi"], "on_error": "null"},
-    "llm_extract_many on_error": {"contents": ["I am Ana"], "json_schema": SCHEMA, "on_error": "null"},
-    "llm_generate_many on_error": {"prompts": ["Hi"], "on_error": "null"},
-    "llm_if_many on_error": {"contents": ["Hi"], "condition": "It is a greeting.", "on_error": "null"},
-    "llm_rank": {"query": "tea", "contents": ["tea"]},
-    "result_cache_clear": {},
-    "llm_complete": {"messages": [{"role": "user", "content": "Hi"}]},
-    "llm_complete_stream": {"messages": [{"role": "user", "content": "Hi"}]},
-    "llm_embed": {"content": "Hi"},
-    "llm_embed_many": {"contents": ["Hi"]},
-    "llm_extract": {"content": "I am Ana", "json_schema": SCHEMA},
-    "llm_extract_many": {"contents": ["I am Ana"], "json_schema": SCHEMA},
-    "llm_generate": {"prompt": "Hi"},
-    "llm_stream": {"prompt": "Hi"},
-    "llm_generate_detail": {"prompt": "Hi"},
-    "llm_generate_many": {"prompts": ["Hi"]},
-    "llm_if": {"content": "Hi", "condition": "It is a greeting."},
-    "llm_if_many": {"contents": ["Hi"], "condition": "It is a greeting."},
-    "llm_rerank": {"query": "tea", "contents": ["tea"]},
-    "llm_generate_stream": {"prompt": "Hi"},
-    "llm_summarize": {"content": "Hi"},
-    "llm_token_count": {"content": "Hi"},
-    "memory_access_record": {"ids": [1]},
-    "memory_attach": {"relation": "public.note", "content": "body"},
-    "memory_consolidate": {},
-    "memory_detach": {"relation": "public.note"},
-    "memory_evidence_insert": {"id": 1, "source_id": 2, "quote": "tea"},
-    "memory_export": {},
-    "memory_forget": {"everything": True},
-    "memory_forget_check": {"ids": [1]},
-    "memory_get": {"id": 1},
-    "memory_history": {"id": 1},
-    "memory_import": {"lines": MEMORIES},
-    "memory_index_rebuild": {},
-    "memory_insert": {"content": "tea"},
-    "memory_insert_many": {"memories": [{"content": "tea"}]},
-    "memory_link_delete": {"source_id": 1, "target_id": 2},
-    "memory_link_insert": {"source_id": 1, "target_id": 2, "relation": "like"},
-    "memory_list": {},
-    "memory_neighbors": {"id": 1},
-    "memory_prune": {},
-    "memory_recall": {"query": "tea"},
-    "memory_update": {"id": 1, "content": "tea"},
-    "message_insert": {"session_id": SESSION, "role": "user", "content": "tea"},
-    "message_insert_many": {"session_id": SESSION, "messages": [{"role": "user", "content": "tea"}]},
-    "mindful_status": {},
-    "model_default_set": {"name": "x"},
-    "_mindful.training_model": {"run": 1},
-    "model_unload": {},
-    "replay_export": {"run": 1},
-    "replay_export_record": {"run": 1, "files": []},
-    "replay_night": {},
-    "_mindful.replay_hash": {"run": 1},
-    "replay_run": {"model": "default"},
-    "retention_run": {},
-    "answer_label": {"message_id": 1, "correct": True},
-    "self_review": {"message_id": 1},
-    "key_create": {"name": "x"},
-    "key_list": {},
-    "key_revoke": {"id": SESSION},
-    "session_continue": {"messages": [{"role": "user", "content": "tea"}]},
-    "session_context": {"session_id": SESSION, "query": "tea"},
-    "session_delete": {"session_id": SESSION},
-    "session_get": {"session_id": SESSION},
-    "session_list": {},
-    "session_start": {},
-    "session_summarize": {"session_id": SESSION},
-    "setting_define": {"key": "app.text", "type": "text", "description": "A text."},
-    "setting_get": {"key": "chat_tools"},
-    "setting_reset": {"key": "chat_tools"},
-    "setting_undefine": {"key": "app.text"},
-    "setting_set": {"key": "chat_tools", "value": "off"},
-    "setting_undo": {"change_id": 1},
-    "tenant_set": {"tenant": "x"},
-    "tool_accept": {"name": "now"},
-    "tool_register": {"name": "now", "function": "pg_catalog.upper(text)", "description": "Says the time."},
-    "tool_unregister": {"name": "now"},
-    "training_evaluate": {"run": 1},
-    "_mindful.training_fail": {"id": 1, "error": "It failed."},
-    "_mindful.training_finish": {"id": 1, "adapter": "x"},
-    "_mindful.training_start": {"run": 1, "dataset_sha256": "0"},
-}
-FUNCTIONS = """
-    select p.pronamespace::regnamespace || '.' || p.proname as name, p.prokind as kind,
-        array(select format_type(t, null) from unnest(p.proargtypes) t) as types, p.proargnames as names
-    from pg_proc p
-    where (p.pronamespace = 'mindful'::regnamespace
-            or p.pronamespace = '_mindful'::regnamespace and p.proname = any (%s))
-        and has_function_privilege('mindful_user', p.oid, 'execute')
-"""
-COMMAND_LINE = ["replay_hash", "training_model", "training_start", "training_finish", "training_fail"]
-"""Functions of the schema _mindful that users call through the command line."""
 TEXTS = ("text", "text[]", "jsonb")
-
-
-class Raw(str):
-    """JSON as it is sent."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function as the catalog has it."""
-
-    name: str
-    kind: str
-    arguments: Mapping[str, str]
-
-    def statement(self, given: Mapping[str, Any]) -> tuple[sql.Composed, list[Any]]:
-        """Call it with these arguments."""
-        passed = [self._passed(name, value) for name, value in given.items()]
-        verb = "call {}({})" if self.kind == "p" else "select count(x) from {}({}) x"
-        statement = sql.SQL(verb).format(
-            sql.Identifier(*self.name.split(".")), sql.SQL(", ").join(one for one, _ in passed)
-        )
-        return statement, [value for _, value in passed]
-
-    def _passed(self, name: str, value: Any) -> tuple[sql.Composed, Any]:
-        kind = self.arguments[name]
-        place = "%s"
-        if kind == "jsonb" and not isinstance(value, Raw):
-            value = json.dumps(value)
-        if isinstance(value, list) and len(value) == 1:  # a client takes long to write an array of quotes
-            place, value = "array[%s]", value[0]
-        named = sql.Composed([]) if self.kind == "a" else sql.SQL("{} => ").format(sql.Identifier(name))
-        return named + sql.SQL(f"{place}::{kind}"), value
-
-
-def functions(connection: psycopg.Connection) -> dict[str, Function]:
-    """The functions that a user may call, by name."""
-    return {
-        name.removeprefix("mindful.") + " on_error" * ("on_error" in (names or ())): Function(
-            name, kind, dict(zip(names or (), types, strict=False))
-        )
-        for name, kind, types, names in connection.execute(FUNCTIONS, [COMMAND_LINE]).fetchall()
-    }
 
 
 def ends(connection: psycopg.Connection, statement: sql.Composed, values: list[Any]) -> tuple[str, str]:
@@ -252,8 +76,11 @@ def values_of(kind: str, main: bool) -> Iterator[tuple[str, Any]]:
             yield name, {"content": text}
     if kind == "text[]":
         yield "many", [texts(1 << 10)["facts"]] * MANY
+        yield "numerous", Raw(f"{{{'tea,' * NUMEROUS}tea}}")
     if kind == "jsonb":
         yield "deep", Raw("[" * 5000 + "]" * 5000)
+        small = '{"role": "user", "key": "a", "content": "tea"}'
+        yield "numerous", Raw(f"[{f'{small}, ' * NUMEROUS}{small}]")
         yield "members", {f"member {at}": {"type": "string"} for at in range(2000)}
         elements = [{"role": "user", "content": f"I love tea {at}", "key": str(at)} for at in range(MANY)]
         yield "many", elements
@@ -304,30 +131,43 @@ def patient(cluster: Cluster, seeded: str, roles: Mapping[str, str]) -> Iterator
 def test_every_function_has_an_entry(ana: psycopg.Connection) -> None:
     """Calls a function that nobody has thought of."""
     assert set(functions(ana)) == set(ARGUMENTS), NO_ENTRY
+    assert set(internals(ana)) == set(INTERNAL), NO_ENTRY
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("name", [*ARGUMENTS, *INTERNAL])
 def test_a_function_hears_its_time_out_whatever_it_is_given(
     patient: psycopg.Connection, attempt: Any, name: str
 ) -> None:
     """Keeps a connection busy past its statement_timeout by a text made for that."""
     attempt.roles.add("ana")
-    function = functions(patient)[name]
-    deaf = []
-    for case, given in calls(function, ARGUMENTS[name]):
-        statement, values = function.statement(given)
+    known = {**functions(patient), **internals(patient)}
+    states, deaf = tried(patient, name, known[name], {**ARGUMENTS, **INTERNAL}[name])
+    attempt.errors.setdefault("ana", set()).update(states)
+    # What only the extension is to call may have its limits in its callers.
+    assert [case for case in deaf if name in ARGUMENTS or not case.endswith("no limit")] == []
+
+
+def tried(
+    patient: psycopg.Connection, name: str, function: Function, given: Mapping[str, Any]
+) -> tuple[set[str], list[str]]:
+    """Call a function with hostile values of each argument; return the SQLSTATEs, and what went wrong."""
+    states, deaf = set(), []
+    for case, chosen in calls(function, given):
+        statement, values = function.statement(chosen)
         limited = case.endswith("huge") and f"{name} {case}" not in LATE
         for _ in range(TRIES):
             state, late = ends(patient, statement, values)
             if late or state != CANCELLED or not limited:
                 break
-        attempt.errors.setdefault("ana", set()).add(state)
+        states.add(state)
         if late:
             deaf.append(f"{case}: {late}, {state}")
         elif limited and state == CANCELLED:
             deaf.append(f"{case}: no limit")
-    assert deaf == []
+        elif state == NO_FUNCTION or (state[:2] in BROKEN and "stream" not in name):
+            deaf.append(f"{case}: {state}")
+    return states, deaf
 
 
 PREPARED = 400
@@ -367,6 +207,9 @@ def gold_arrays() -> Iterator[tuple[str, str]]:
     yield "answers", json.dumps([{"question": "Why?", "answers": [f"a {at}" for at in range(20 * MANY)]}])
     yield "memories", json.dumps([{"question": "Why?", "answers": ["a"], "memories": ["tea"] * MANY}])
     yield "items", json.dumps([{"question": f"Why {at}?", "answers": ["a"]} for at in range(MANY)])
+    # The most that is admitted, and more.
+    yield "many items", json.dumps([{"question": "Why?", "answers": ["a"]}] * 100_000)
+    yield "more items", json.dumps([{"question": "Why?", "answers": ["a"]}] * 200_000)
 
 
 def prepared(trained: Mapping[str, int], messages: list[int]) -> Iterator[tuple[str, str, list[Any]]]:
@@ -403,7 +246,7 @@ def test_what_was_prepared_is_worked_on_within_the_time_out(
         statement = sql.SQL("select count(x) from {} x").format(sql.SQL(call))
         state, late = ends(patient, statement, values)
         states.add(state)
-        if late:
+        if late or state[:2] in BROKEN:
             deaf.append(f"{case}: {late}, {state}")
     attempt.errors.setdefault("ana", set()).update(states)
     assert deaf == []

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
+from support import one
 from support.attempt import Attempt
 from support.files import readable_folder
 
@@ -78,3 +81,26 @@ def test_files_of_the_private_cluster(listening: Path) -> None:
     """Reads keys, passwords and data as another user of the machine."""
     for name in ("password", "client-password", "data", "tls", "tls/server.key"):
         assert (listening / name).stat().st_mode & 0o077 == 0, name
+
+
+def test_files_that_the_server_loads(db: psycopg.Connection) -> None:
+    """Replaces a package or a model that the server loads, as another user of the machine."""
+    loaded = [Path(one(db, "select python_prefix from mindful_status()"))]
+    loaded += [Path(source) for (source,) in db.execute("select source from model where source ~ '^/'")]
+    assert len(loaded) > 2
+    paths = {
+        path for root in loaded for path in (root, *root.parents, *root.rglob("*")) if not path.is_symlink()
+    }
+    assert len(paths) > 1000
+    writable = [path for path in paths if _may_be_replaced(path.stat().st_mode)]
+    assert writable == []
+    assert _may_be_replaced(0o40777)
+    # The installed copy belongs to root, whoever installs it.
+    commands = (SCRIPT.parents[2] / "docs" / "installation.md").read_text()
+    assert "sudo install -d /opt/mindful" in commands
+    assert re.findall(r"chown|chmod|install [^\n]*-[ogm] ", commands) == []
+
+
+def _may_be_replaced(mode: int) -> bool:
+    """Whether others may write, but in a directory where they may not delete what is not theirs."""
+    return bool(mode & 0o022) and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX)

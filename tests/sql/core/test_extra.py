@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from attack.test_deaf import ARGUMENTS, functions
 from support import SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR
+from support.calls import ARGUMENTS, functions
 
 EXTRAS = {
     "documents": ("semantic_text_splitter", "tree_sitter"),

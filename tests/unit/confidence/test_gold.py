@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any
 
@@ -12,7 +13,13 @@ from mindful.confidence.calibration import calibrate
 from mindful.confidence.gold import parse
 from mindful.confidence.measure import Pair, action_evaluate, gain
 from mindful.confidence.tune import Trial, confidence_tune
-from mindful.core.errors import InvalidParameterError, MindfulError, NotReadyError, NullValueError
+from mindful.core.errors import (
+    ContextLengthError,
+    InvalidParameterError,
+    MindfulError,
+    NotReadyError,
+    NullValueError,
+)
 from unit.confidence.asked import database
 from unit.fakes import wrapped
 
@@ -28,6 +35,17 @@ def test_questions_are_read_in_their_order(items: list[tuple[str, list[str], lis
     assert [(one.question, one.answers, one.memories) for one in found] == items
     assert [one.item for one in found] == list(range(1, len(items) + 1))
     assert {one.source for one in found} <= {"quiz"}
+
+
+def test_cancels_are_heard_while_questions_are_read_and_too_many_are_refused() -> None:
+    heard: list[None] = []
+    item = {"question": "a", "answers": ["b"]}
+    assert len(parse(json.dumps([item] * 99), "", lambda: heard.append(None))) == len(heard) == 99
+    gc.enable()
+    with pytest.raises(ContextLengthError, match="4194304"):
+        parse(json.dumps([item] * 200_000), "")
+    parse(json.dumps([item] * 100_000), "")
+    assert gc.isenabled()
 
 
 def test_an_item_may_have_a_source_of_its_own() -> None:

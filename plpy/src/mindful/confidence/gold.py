@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,8 +16,9 @@ from mindful.conversation.reading import read
 from mindful.core.entry import writing_function
 from mindful.core.errors import InvalidParameterError, MindfulError, NotReadyError, NullValueError
 from mindful.core.ports import Database, Generator, ModelSpec, Sampling
+from mindful.core.text import seldom
 from mindful.generate.call import BLANK, Call, tokens_of
-from mindful.generate.sampling import sampling_of
+from mindful.generate.sampling import parsed, sampling_of
 from mindful.models import runtime
 
 _GRADER_VERSION = 1
@@ -50,7 +51,7 @@ def gold_evaluate(
     """Answer gold questions and label the answers."""
     if gold is None:
         raise NullValueError("gold is null", _SHAPE)
-    questions = parse(gold, source or "")
+    questions = parse(gold, source or "", seldom(db.check))
     if signal_tier is None or not 0 <= signal_tier <= 3:
         raise InvalidParameterError(f"signal_tier is {signal_tier}", "Pass signal_tier between 0 and 3.")
     answering = Answering(db, model, sampling_of(max_tokens, 0.0, None), memories, signal_tier)
@@ -64,15 +65,16 @@ def gold_evaluate(
     return len(questions)
 
 
-def parse(gold: str, source: str) -> list[Gold]:
+def parse(gold: str, source: str, check: Callable[[], None] = lambda: None) -> list[Gold]:
     """Read a JSON array of questions."""
-    try:
-        items = json.loads(gold)
-    except RecursionError:
-        raise InvalidParameterError("gold is nested too deeply", _SHAPE) from None
+    items = parsed("gold", gold)
     if not isinstance(items, list):
         raise InvalidParameterError("gold is not a JSON array", _SHAPE)
-    return [_parsed(item, number, source) for number, item in enumerate(items, start=1)]
+    found = []
+    for number, item in enumerate(items, start=1):
+        check()
+        found.append(_parsed(item, number, source))
+    return found
 
 
 def _parsed(item: object, number: int, source: str) -> Gold:

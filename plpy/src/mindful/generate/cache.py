@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 from mindful.core.ports import Database
+from mindful.core.text import seldom
 from mindful.generate.call import Call
 
 
@@ -45,7 +46,10 @@ def kept(
     """Return the results of calls by all that they depend on; those at positions that are not kept are computed."""
     if not (identities and _enabled(db)):
         return list(compute(range(len(identities)))) if identities else []
-    keys = [_hash(identity) for identity in identities]
+    look, keys = seldom(db.check), []
+    for identity in identities:
+        look()
+        keys.append(_hash(identity))
     known = _kept(db, keys)
     missing = [at for at, key in enumerate(keys) if key not in known]
     made = dict(zip(missing, compute(missing), strict=True)) if missing else {}

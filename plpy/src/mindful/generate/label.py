@@ -11,6 +11,7 @@ from mindful.core.entry import sql_function
 from mindful.core.errors import InvalidParameterError, NullValueError
 from mindful.core.ports import Database
 from mindful.core.slot import Turn
+from mindful.core.text import seldom
 from mindful.generate.cache import kept
 from mindful.generate.call import check_length, spec_identity
 from mindful.generate.classifier import trained_classifier
@@ -86,8 +87,7 @@ def classified(
         trained = trained_classifier(db, classifier)
         wished = trained.labels if labels is None else trained.chosen(_checked(labels))
         return lambda texts: [
-            _detail(wished, row)
-            for row in trained.probabilities(db, [_checked_text(text) for text in texts], wished)
+            _detail(wished, row) for row in trained.probabilities(db, _checked_texts(db, texts), wished)
         ]
     form = _Form(labels, instruction, _descriptions(descriptions), _examples(examples))
     return lambda texts: [
@@ -218,8 +218,12 @@ def _probabilities(
     With subtract_prior the score for an empty text is subtracted first (contextual calibration, Zhao et al. 2021, arXiv
     2102.09690). A label that the model prefers for every text has no advantage then.
     """
+    forms = []
+    look = seldom(db.check)
     for content in contents:
+        look()
         _check("content", content)
+        forms.append(form.filled(content))
     spec, generator = runtime.generator(db, model)
 
     def computed(missing: Sequence[int]) -> list[str]:
@@ -232,7 +236,6 @@ def _probabilities(
         rows = ([score - base for score, base in zip(row, prior, strict=True)] for row in scores)
         return [json.dumps(softmax(row)) for row in rows]
 
-    forms = [form.filled(content) for content in contents]
     asked = (*spec_identity(spec), form.candidates, subtract_prior)
     return [json.loads(row) for row in kept(db, [(*asked, text) for text in forms], computed)]
 
@@ -246,9 +249,12 @@ def question_truths(db: Database, condition: str, model: str | None) -> Callable
     ]
 
 
-def _checked_text(text: str) -> str:
-    _check("content", text)
-    return text
+def _checked_texts(db: Database, texts: Sequence[str]) -> Sequence[str]:
+    look = seldom(db.check)
+    for text in texts:
+        look()
+        _check("content", text)
+    return texts
 
 
 def _checked(labels: Sequence[str | None] | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,6 +13,8 @@ from mindful.core.ports import Penalties, Sampling
 
 _MOST_STOPS, _LONGEST_STOP = 64, 256
 """Limits, because every token is compared with all stop strings."""
+_LONGEST_JSON = 1 << 22
+"""Bytes of JSON that are parsed at once: no cancel is heard meanwhile."""
 _ALL = 1 << 30
 """max_tokens for an answer that only the context limits."""
 
@@ -95,11 +98,20 @@ def most(max_tokens: int | None) -> int | None:
 
 
 def parsed(name: str, text: str, hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """Parse JSON; a hook makes its objects. Error 22023: it is nested too deeply."""
+    """Parse JSON; a hook makes its objects. Errors: 22023 (nested too deeply), 54000 (too long)."""
+    if len(text.encode("utf-8", errors="replace")) > _LONGEST_JSON:
+        raise ContextLengthError(
+            f"{name} has more than {_LONGEST_JSON} bytes", "Split it into several calls."
+        )
+    collects = gc.isenabled()
+    gc.disable()  # nothing of it can be garbage, and to look for it takes longer than to parse
     try:
         return json.loads(text, object_hook=hook)
     except RecursionError:
         raise InvalidParameterError(f"{name} is nested too deeply", "Flatten it.") from None
+    finally:
+        if collects:
+            gc.enable()
 
 
 def within(name: str, value: float | None, low: float, high: float) -> float:
