@@ -53,7 +53,6 @@ def test_names_of_adapters_by_references(
             "insert into embedding_job_failed (id, model, content_hash, attempts, error, enqueued_at)"
             " values ({id}, '{name}', 'x', 1, 'x', now())",
             "insert into model_tenant (model) values ('{name}')",
-            "insert into training_share (model) values ('{name}')",
             "select setting_set('default_generator', '\"{name}\"')",
             "select _mindful.model_consented('{name}')",
             "select _mindful.default_base('{name}')",
