@@ -8,6 +8,7 @@ from typing import Any
 from mindful.core.entry import sql_function
 from mindful.core.errors import InvalidParameterError
 from mindful.core.ports import Database, Vector
+from mindful.core.text import seldom
 from mindful.core.vector import to_text
 from mindful.generate import cache as cached
 from mindful.generate.call import BLANK, Arguments, call_of, check_length
@@ -74,11 +75,14 @@ def embedded(db: Database, texts: Sequence[str], model: str | None) -> list[str]
 
 def embed_texts(db: Database, texts: Sequence[str], model: str | None) -> list[Vector]:
     """Embed texts that are not NULL."""
+    look = seldom(db.check)
     for text in texts:
+        look()
         if not isinstance(text, str):
             raise InvalidParameterError(
                 "contents has more than one dimension", "Pass a one-dimensional array."
             )
+        check_length("content", text)
         if not text.strip(BLANK):
             raise InvalidParameterError(
                 "content is empty", "Pass a text with at least one visible character."
