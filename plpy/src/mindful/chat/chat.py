@@ -185,7 +185,7 @@ class Chat:
         found = self.context.bearing
         if found is None or not found.own:
             return True
-        if not found.is_grounded(reply, self.context.memory_ids):
+        if self.context.repeats_example(reply) or not found.is_grounded(reply, self.context.memory_ids):
             return False
         return part or not found.quoted(self.context.memory_ids) or not invents(reply, self._sources())
 

@@ -11,7 +11,7 @@ from mindful.conversation.bearing import Bearing
 from mindful.conversation.clarification import Clarified
 from mindful.conversation.lesson import Lesson
 from mindful.conversation.tool import ToolCall
-from mindful.core.pattern import linear
+from mindful.core.pattern import IGNORECASE, linear
 from mindful.core.ports import Message, Row
 
 LAYOUT = "Context:\n{memories}\n\nQuestion: {message}\nAnswer:"
@@ -21,6 +21,7 @@ that nothing in them can pass for an instruction."""
 _EXAMPLE = ("The bakery closes at six.", "When does the bakery close?", "The bakery closes at six.")
 """A memory, a question and its answer, shown before a message with memories. Of 38 questions about one fact a model of
 135M parameters answered 33 rightly without it and 38 with it (docs/decisions.md). The option `example` turns it off."""
+_EXAMPLE_SUBJECT = linear(r"\bbakery\b", IGNORECASE)
 _ACKNOWLEDGED = ("We have a new printer.", "My train leaves at nine.", "Hi, I am Eva, a teacher from Bonn.")
 _ACKNOWLEDGEMENT = "I will remember that."
 """Statements and the answer to each, shown before a statement if the model's option `acknowledge` is set: without them
@@ -84,6 +85,11 @@ class Context:
         quoted = " ".join(f'"{content}"' for content in near)
         return f"I do not know for sure. I remember: {quoted}" if quoted else UNKNOWN
 
+    def repeats_example(self, reply: str) -> bool:
+        """Return whether a reply is about the subject of the example, which nothing else in the prompt is about."""
+        about = _EXAMPLE_SUBJECT.search
+        return about(reply) is not None and not any(about(part.content) for part in self.parts)
+
     def extract(self) -> str:
         """Return the name that the message asks for, or the sentences of the memories shown that answer it."""
         assert self.bearing is not None
@@ -91,7 +97,8 @@ class Context:
             return f"Your name is {self.bearing.own_name}."
         if name := self.bearing.name_told(self.memory_ids):
             return name if name.endswith(".") else f"{name}."
-        return f"I remember: {self.bearing.quoted(self.memory_ids)}"
+        quoted = self.bearing.quoted(self.memory_ids)
+        return f"I remember: {quoted}" if quoted else self.unknown()
 
     @property
     def memory_ids(self) -> list[int]:
