@@ -73,7 +73,8 @@ def test_a_cancelled_chat_stores_nothing(ana: psycopg.Connection) -> None:
 
 COUNTS = """select (select count(*) from memory), (select count(*) from session), (select count(*) from decision),
     (select count(*) from generation), (select count(*) from outcome), (select sum(access_count) from memory_access)"""
-CHAT = "select llm_chat('Write a very long story about the sea.', max_tokens => %s, memories => 1)"
+CHAT = """select llm_chat('Write a very long story about the old ship of Marta, Tomas, Erika and Jonas.',
+    max_tokens => %s, memories => 1)"""
 
 
 @pytest.fixture
