@@ -326,6 +326,11 @@ comment on column model.options is
 -- include sql/memory/argument.sql _mindful.moment_argument
 -- include sql/memory/statement.sql _mindful.asks
 -- include sql/conversation/context.sql _mindful.memory_shown
+-- include sql/core/tenant.sql _mindful.read_only_hint
+-- include sql/models/adapter.sql _mindful.model_find
+-- include sql/memory/candidate.sql _mindful.recall_hidden
+-- include sql/memory/candidate.sql _mindful.recall_terms
+-- include sql/memory/candidate.sql _mindful.recall_lexical
 
 -- comments
 

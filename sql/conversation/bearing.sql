@@ -51,22 +51,19 @@ declare
     vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
     similarities double precision[];
 begin
+    -- Few parts, because this statement is planned at each call.
     execute format('
-        with given as materialized (
-            select v.vector as text, v.vector::%1$s.vector from (select distinct unnest($2) as vector) v
-        )
-        select array_agg(coalesce(1 - (e.embedding operator(%1$s.<=>) g.vector), 0) order by p.place)
-        from unnest($1, $2) with ordinality p (id, text, place)
-        join given g using (text)
-        left join lateral (
-            select e.embedding from mindful.%2$I e where e.tenant = (select _mindful.tenant()) and e.id = p.id offset 0
-        ) e on true', vector_schema, _mindful.embedding_table(embedder))
-    into similarities using ids, vectors;
+        select array_agg(coalesce((
+            select 1 - (e.embedding operator(%1$s.<=>) ($3::%1$s.vector[])[least(p.place, $4)]) from mindful.%2$I e
+            where e.tenant = $2 and e.id = p.id
+        ), 0) order by p.place)
+        from unnest($1) with ordinality p (id, place)', vector_schema, _mindful.embedding_table(embedder))
+    into similarities using ids, _mindful.tenant(), vectors, cardinality(vectors);
     return coalesce(similarities, '{}');
 end
 $$;
 comment on function _mindful.recall_similarities(text, bigint[], text[]) is
-'Returns the cosine similarity of each memory and the vector beside it, 0 for a memory without an embedding.';
+'Returns the cosine similarity of each memory and the vector at its place, or the only vector; 0 for a memory without an embedding.';
 
 create function _mindful.stated_by_user(pattern text, most integer, session_id uuid) returns table (id bigint, content text, kind text, role text, created_at timestamptz)
 language sql stable parallel safe security invoker rows 50

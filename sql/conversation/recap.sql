@@ -32,12 +32,6 @@ set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
 as $$
-declare
-    written text[] := array(
-        select m.source_key from mindful.memory m
-        where m.tenant = (select _mindful.tenant()) and m.source = _mindful.recap_source(recap_missing.session_id)
-            and m.source_key is not null
-    );
 begin
     return query
     select s.first, s.first + segment - 1
@@ -46,7 +40,11 @@ begin
         where m.tenant = (select _mindful.tenant()) and m.session_id = recap_missing.session_id
     ) session
     cross join lateral generate_series((session.turns / segment - 1) * segment + 1, 1, -segment) s (first)
-    where format('turns %s to %s', s.first, s.first + segment - 1) <> all (written)
+    where format('turns %s to %s', s.first, s.first + segment - 1) not in (
+            select m.source_key from mindful.memory m
+            where m.tenant = (select _mindful.tenant()) and m.source = _mindful.recap_source(recap_missing.session_id)
+                and m.source_key is not null
+        )
         and exists (select from _mindful.recap_turns(recap_missing.session_id, s.first, s.first + segment - 1))
     order by s.first desc
     limit most;

@@ -66,11 +66,13 @@ select pg_catalog.pg_extension_config_dump('mindful.setting_id_seq', '');
 create function setting_get(key text, session_id uuid default null) returns jsonb
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
 as $$
 declare
     own_tenant text := _mindful.tenant();
 begin
-    -- The session keeps this plan: it is read many times in a chat turn.
+    -- The session keeps this plan, by indexes: it is read twenty times in a chat turn, and there are a hundred definitions.
     return coalesce(
         (
             select s.value

@@ -179,18 +179,21 @@ $$;
 comment on function _mindful.raise(text, text, text) is
 'Raises an error with a SQLSTATE, a message and a hint from within an expression. Message and hint are cut at 1000 characters.';
 
+-- Both in PL/pgSQL, whose sessions keep the plan: a body in SQL that is not inlined is planned in each statement.
 create function _mindful.read_only_hint() returns text
-language sql stable parallel safe security invoker
-begin atomic
-    select case
-        when pg_catalog.pg_is_in_recovery() then 'This server is a standby: connect to the primary.'
-        when pg_catalog.current_setting('transaction_read_only') = 'on'
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    return case
+        when pg_is_in_recovery() then 'This server is a standby: connect to the primary.'
+        when current_setting('transaction_read_only') = 'on'
             then 'Start a read-write transaction. default_transaction_read_only may be set for the role, the database or the connection.'
     end;
-end;
+end
+$$;
 comment on function _mindful.read_only_hint() is 'Returns a hint for a transaction that may not write, NULL if it may write.';
 
--- In PL/pgSQL, whose sessions keep the plan: a body in SQL that is not inlined is planned in each statement.
 create function _mindful.writable() returns boolean
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp

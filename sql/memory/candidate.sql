@@ -124,12 +124,14 @@ set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
+declare
+    own_tenant text := _mindful.tenant();
 begin
     return (
         select count(*) from (
-            (select from mindful.memory m where m.tenant = (select _mindful.tenant()) and m.valid_to <= as_of limit 101)
+            (select from mindful.memory m where m.tenant = own_tenant and m.valid_to <= as_of limit 101)
             union all
-            (select from mindful.memory m where m.tenant = (select _mindful.tenant()) and m.valid_from > as_of limit 101)
+            (select from mindful.memory m where m.tenant = own_tenant and m.valid_from > as_of limit 101)
         ) h
     );
 end
@@ -150,11 +152,14 @@ declare
 begin
     -- The tenant as a constant: an index of its own is found by it. Memory is read only where it decides.
     return query execute format('
-        select e.id, 1 - (e.embedding operator(%1$s.<=>) $1)
-        from mindful.%2$I e %4$s
-        where e.tenant = %3$L
-        order by e.embedding operator(%1$s.<=>) $1
-        limit $2', vector_schema, _mindful.embedding_table(embedder), _mindful.tenant(),
+        select n.id, 1 - n.distance
+        from (
+            select e.id, e.embedding operator(%1$s.<=>) $1 as distance
+            from mindful.%2$I e %4$s
+            where e.tenant = %3$L
+            order by distance
+            limit $2
+        ) n', vector_schema, _mindful.embedding_table(embedder), _mindful.tenant(),
         case when not filter is null then
             'join mindful.memory m on m.tenant = e.tenant and m.id = e.id and _mindful.recall_admits($3, m)'
         end)
@@ -205,6 +210,8 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
 as $$
+declare
+    own_tenant text := _mindful.tenant();
 begin
     return query
     select q.lexeme, holder.n, ln(1 + (total.memories - holder.n + 0.5::double precision) / (holder.n + 0.5::double precision)),
@@ -213,11 +220,11 @@ begin
     cross join _mindful.memory_total() total
     cross join lateral (
         select 32 * count(*) as n from mindful.memory_term t
-        where t.tenant = (select _mindful.tenant()) and t.lexeme = q.lexeme and hashint8(t.id) & 31 = 0
+        where t.tenant = own_tenant and t.lexeme = q.lexeme and hashint8(t.id) & 31 = 0
     ) sampled
     cross join lateral (
         select count(*) as n from mindful.memory_term t
-        where sampled.n < 1000 and t.tenant = (select _mindful.tenant()) and t.lexeme = q.lexeme
+        where sampled.n < 1000 and t.tenant = own_tenant and t.lexeme = q.lexeme
     ) counted
     cross join lateral (select least(greatest(counted.n, sampled.n), total.memories::bigint) as n) holder
     where holder.n > 0
@@ -238,6 +245,8 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
 as $$
+declare
+    own_tenant text := _mindful.tenant();
 begin
     return query
     with term as materialized (
@@ -254,11 +263,11 @@ begin
             from mindful.memory_term h
             left join lateral (
                 select true as admitted from mindful.memory m
-                where not filter is null and m.tenant = (select _mindful.tenant()) and m.id = h.id
+                where not filter is null and m.tenant = own_tenant and m.id = h.id
                     and _mindful.recall_admits(filter, m)
                 offset 0
             ) f on true
-            where h.tenant = (select _mindful.tenant()) and h.lexeme = t.lexeme and (filter is null or f.admitted)
+            where h.tenant = own_tenant and h.lexeme = t.lexeme and (filter is null or f.admitted)
             order by h.id desc
             limit 20000
         ) p
@@ -279,7 +288,7 @@ begin
     cross join term t
     cross join lateral (
         select h.id, h.frequency, h.length from mindful.memory_term h
-        where h.tenant = (select _mindful.tenant()) and h.lexeme = t.lexeme and h.id = b.id
+        where h.tenant = own_tenant and h.lexeme = t.lexeme and h.id = b.id
         offset 0
     ) p
     where not t.leads;

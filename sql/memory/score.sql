@@ -58,25 +58,19 @@ comment on function _mindful.ends_asking(text) is
 'Returns whether a text of less than 10000 bytes ends with a question mark, before quotes and parentheses.';
 
 create function _mindful.recall_prior(m memory, named text[], options jsonb) returns double precision
-language plpgsql immutable parallel safe security invoker
-set search_path = pg_catalog, mindful, pg_temp
-as $$
-declare
-    characters double precision;
-    speaker text;
-begin
-    if m.kind <> 'message' then
-        return 0;
-    end if;
-    characters := greatest(1, char_length(m.content));
-    speaker := lower(coalesce(m.metadata ->> 'speaker', substring(left(m.content, 80) from '^([[:upper:]]\w*)(?: said,|:)')));
-    return (options ->> 'recall_prior_length')::double precision * least(greatest(ln(characters / 90), -1.5), 1.5)
-        + case when speaker = any (named) then (options ->> 'recall_prior_speaker')::double precision else 0 end
+language sql immutable parallel safe security invoker
+begin atomic
+    select case when m.kind = 'message' then
+        (options ->> 'recall_prior_length')::double precision
+            * least(greatest(pg_catalog.ln(greatest(1, pg_catalog.char_length(m.content)) / 90::double precision), -1.5), 1.5)
+        + case when pg_catalog.lower(coalesce(m.metadata ->> 'speaker',
+            substring(pg_catalog.left(m.content, 80) from '^([[:upper:]]\w*)(?: said,|:)'))) = any (named)
+            then (options ->> 'recall_prior_speaker')::double precision else 0 end
         - case when _mindful.ends_asking(m.content) then (options ->> 'recall_prior_question')::double precision else 0 end
-        - case when m.role = 'assistant'
-            then (options ->> 'recall_prior_reply')::double precision * least(greatest(ln(characters / 600), 0), 1) else 0 end;
-end
-$$;
+        - case when m.role = 'assistant' then (options ->> 'recall_prior_reply')::double precision
+            * least(greatest(pg_catalog.ln(greatest(1, pg_catalog.char_length(m.content)) / 600::double precision), 0), 1) else 0 end
+    else 0 end;
+end;
 comment on function _mindful.recall_prior(memory, text[], jsonb) is
 'Returns what is added to the score of a message whatever the query says, except for the names in it (lower case): long statements are worth more than short ones and questions, and long replies of an assistant less. The speaker is metadata "speaker", or a name at the beginning, as in "Ana: ..." and "Ana said, ...". Other memories get 0.';
 
@@ -89,16 +83,18 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set random_page_cost = 0
 as $$
+declare
+    own_tenant text := _mindful.tenant();
 begin
     return query
     select p.n, f.memory
     from unnest(session_ids, places) with ordinality p (session_id, place, n)
     cross join lateral (
         select m::mindful.memory as memory from mindful.memory m
-        where m.tenant = (select _mindful.tenant()) and p.session_id is null and m.id = p.place
+        where m.tenant = own_tenant and p.session_id is null and m.id = p.place
         union all
         select m from mindful.memory m
-        where m.tenant = (select _mindful.tenant()) and m.session_id = p.session_id and m.turn = p.place
+        where m.tenant = own_tenant and m.session_id = p.session_id and m.turn = p.place
     ) f;
 end
 $$;
@@ -149,18 +145,18 @@ begin
     -- A place is a turn of a session, or outside of sessions a memory by itself.
     near as materialized (
         select c.id, case when m.turn is not null then m.session_id end as session_id, coalesce(m.turn, m.id) + s.step as place, s.step <> 0 as beside,
-            case when s.step = 0 then 1
-                else _mindful.power(neighbor_share, abs(s.step)) * least(1, neighbor_length / octet_length(m.content))
-                    * case when s.step = 1 and _mindful.ends_asking(m.content) then 1 + neighbor_question else 1 end
-            end as share
+            case s.step when 0 then 1 when 1 then s.share * m.share * m.share_after else s.share * m.share end as share
         from (select d.id from dense d union select l.id from posting l) c
         cross join lateral (
-            select m.id, m.session_id, m.turn, m.content from mindful.memory m
+            select m.id, m.session_id, m.turn, least(1, neighbor_length / octet_length(m.content)) as share,
+                case when _mindful.ends_asking(m.content) then 1 + neighbor_question else 1 end as share_after
+            from mindful.memory m
             where m.tenant = (select _mindful.tenant()) and m.id = c.id
                 and (filter.statements is not true or not m.asks and not _mindful.is_reply(m.role))
             offset 0
         ) m
-        join (values (0), (-1), (1), (-2), (2)) s (step) on s.step = 0 or m.turn is not null
+        join (values (0, 1), (-1, neighbor_share), (1, neighbor_share), (-2, _mindful.power(neighbor_share, 2)), (2, _mindful.power(neighbor_share, 2)))
+            s (step, share) on s.step = 0 or m.turn is not null
     ),
     term as (
         select n.session_id, n.place, p.idf, sum(case when n.beside then 0 else p.frequency end) as own,
@@ -194,9 +190,7 @@ begin
     ),
     best as materialized (
         select s.*, row_number() over (order by s.score desc) as n
-        from scored s
-        order by n
-        limit pool
+        from (select s.* from scored s order by s.score desc limit pool) s
     )
     select f.memory, b.score, b.similarity, nullif(b.bm25, 0), nullif(b.bm25_context, 0), b.share_context,
         null::double precision, null::double precision, null::real

@@ -184,7 +184,7 @@ as $$
 #variable_conflict use_column
 declare
     own_default text := case when wanted is null and wanted_kind = 'generator' then mindful.setting_get('default_generator') #>> '{}' end;
-    global_base text := case when wanted is null then _mindful.default_base(wanted_kind) end;
+    global_base text := case when wanted is null and wanted_kind = 'generator' then _mindful.default_base(wanted_kind) end;
 begin
     return query
     select m.name, m.kind, m.provider, coalesce(b.source, m.source), m.sha256, coalesce(b.options, '{}') || m.options,

