@@ -261,13 +261,11 @@ begin
         cross join lateral (
             select h.id, h.frequency, h.length
             from mindful.memory_term h
-            left join lateral (
-                select true as admitted from mindful.memory m
-                where not filter is null and m.tenant = own_tenant and m.id = h.id
-                    and _mindful.recall_admits(filter, m)
+            where h.tenant = own_tenant and h.lexeme = t.lexeme and (filter is null or exists (
+                select from mindful.memory m
+                where m.tenant = own_tenant and m.id = h.id and _mindful.recall_admits(filter, m)
                 offset 0
-            ) f on true
-            where h.tenant = own_tenant and h.lexeme = t.lexeme and (filter is null or f.admitted)
+            ))
             order by h.id desc
             limit 20000
         ) p

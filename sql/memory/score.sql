@@ -52,6 +52,7 @@ create function _mindful.ends_asking(content text) returns boolean
 language sql immutable parallel safe security invoker
 begin atomic
     select pg_catalog.octet_length(content) < 10000
+        and pg_catalog.strpos(content, '?') > 0  -- The rest steps through all characters.
         and pg_catalog.right(pg_catalog.rtrim(content, E' \t\r\n"'')'), 1) = '?';
 end;
 comment on function _mindful.ends_asking(text) is
@@ -159,10 +160,10 @@ begin
             s (step, share) on s.step = 0 or m.turn is not null
     ),
     term as (
-        select n.session_id, n.place, p.idf, sum(case when n.beside then 0 else p.frequency end) as own,
+        select n.session_id, n.place, max(p.idf) as idf, sum(case when n.beside then 0 else p.frequency end) as own,
             sum(n.share * p.frequency) as context
         from posting p join near n using (id)
-        group by n.session_id, n.place, p.term, p.idf
+        group by n.session_id, n.place, p.term
     ),
     part as (
         select t.session_id, t.place, t.idf * 2.2 * t.own / (t.own + 1.2) as bm25,

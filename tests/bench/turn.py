@@ -17,31 +17,72 @@ _TIMES = 5
 """Measured turns and calls for each repeat: a single one says little on a shared machine."""
 _WATCH = """do language plpython3u $do$
 import time
+from collections import Counter
+from mindful.core.backend import Backend
 from mindful.models.providers.llama.embedder import LlamaEmbedder
-LlamaEmbedder.spent, LlamaEmbedder.plain = [0.0, 0.0], LlamaEmbedder.embed
 
-def timed(self, texts, interrupts):
-    started = time.perf_counter(), time.process_time()
-    try:
-        return LlamaEmbedder.plain(self, texts, interrupts)
-    finally:
-        ended = time.perf_counter(), time.process_time()
-        LlamaEmbedder.spent = [s + 1000 * (b - a) for s, a, b in zip(LlamaEmbedder.spent, started, ended)]
+class Watch:
+    embedder = [0.0, 0.0]
+    statements, ms, within = Counter(), Counter(), [0.0]
 
-LlamaEmbedder.embed = timed
+def watched(call, note):
+    def timed(self, *arguments):
+        Watch.within.append(0.0)
+        clock, processor = time.perf_counter(), time.process_time()
+        try:
+            return call(self, *arguments)
+        finally:
+            clock, processor = 1000 * (time.perf_counter() - clock), 1000 * (time.process_time() - processor)
+            inner = Watch.within.pop()
+            Watch.within[-1] += processor
+            note(arguments[0], clock, processor, processor - inner)
+    return timed
+
+def embedded(texts, clock, processor, own):
+    Watch.embedder = [Watch.embedder[0] + clock, Watch.embedder[1] + processor]
+
+def executed(sql, clock, processor, own):
+    Watch.statements[sql] += 1
+    Watch.ms[sql] += own
+
+LlamaEmbedder.embed = watched(LlamaEmbedder.embed, embedded)
+Backend.rows = watched(Backend.rows, executed)
+Backend.watch = Watch
 $do$"""
 _SPENT = """create function pg_temp.spent() returns double precision[] language plpython3u as $$
 import time
-from mindful.models.providers.llama.embedder import LlamaEmbedder
-return [*LlamaEmbedder.spent, time.process_time() * 1000]
+from mindful.core.backend import Backend
+return [*Backend.watch.embedder, time.process_time() * 1000]
 $$"""
+_STATEMENTS = """create function pg_temp.statements(out sql text, out number bigint, out ms double precision)
+returns setof record language plpython3u as $$
+from mindful.core.backend import Backend
+watch = Backend.watch
+found = [(sql, number, watch.ms[sql]) for sql, number in watch.statements.items()]
+watch.statements.clear(), watch.ms.clear()
+return found
+$$"""
+_PARTS = (
+    ("recall", "_mindful.memory_recall("),
+    ("storing both turns, without their embeddings", "_mindful.turn_insert("),
+    ("words that memories lack, and similarities", "similarities("),
+    ("look-ups of models and slots", "model_find(", "#>> '{}')::pg_catalog.int4"),
+    ("storing embeddings", "memory_embedding_", "from new_rows"),
+    ("reading the session", "session_read("),
+    ("summaries of turns that left the window", "recap_", "recall_coverage("),
+    ("decision, calibrator and log", "decision", "calibrator", "generation", "r.form"),
+    ("other statements", ""),
+)
+"""Parts of a turn, each with a text that its statements have."""
 Spent = tuple[float, float]
 """Milliseconds of a call: by the clock, and of the backend's processor time."""
+Part = tuple[str, float, float]
+"""A part of a turn: its name, statements and milliseconds of processor time."""
 
 
 def report(connect: Connecting, repeats: int) -> list[str]:
     """Measure both, and write them as Markdown."""
-    beyond, embedding = _turns(connect, repeats * _TIMES)
+    beyond, embedding, parts = _turns(connect, repeats * _TIMES)
     recalls, embeds = _recalls(connect, repeats * _TIMES)
     more = [(a[0] - b[0], a[1] - b[1]) for a, b in zip(recalls, embeds, strict=True)]
     rows = (
@@ -59,6 +100,10 @@ def report(connect: Connecting, repeats: int) -> list[str]:
             for what, ms, goal in rows
         ),
         "",
+        "| of a turn | statements | processor ms, mean |",
+        "|---|---|---|",
+        *(f"| {what} | {number:.1f} | {ms:.2f} |" for what, number, ms in parts),
+        "",
         f"The load average was {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} processors.",
     ]
 
@@ -68,17 +113,35 @@ def _shown(values: list[float]) -> str:
     return f"**{median:.1f}** ({low:.1f} to {high:.1f})"
 
 
-def _turns(connect: Connecting, count: int) -> tuple[list[Spent], list[Spent]]:
+def _turns(connect: Connecting, count: int) -> tuple[list[Spent], list[Spent], list[Part]]:
     """Time turns with a generator that repeats a line; the embedder's own time is taken off."""
     beyond, embedding = [], []
     with connect() as db, _settled(db) as session:
         for number in range(_SETTLE + count):
+            if number == _SETTLE:
+                db.execute("select from pg_temp.statements()")
             chat = "select llm_chat(%s, %s, model => 'bench-scripted')"
             total, embedded = _spent(db, chat, f"Tell me a long story about number {number}.", session)
             if number >= _SETTLE:
                 beyond.append((total[0] - embedded[0], total[1] - embedded[1]))
                 embedding.append(embedded)
-    return beyond, embedding
+        parts = _parts(db, count, statistics.fmean(processor for _, processor in beyond))
+    return beyond, embedding, parts
+
+
+def _parts(db: psycopg.Connection, count: int, total: float) -> list[Part]:
+    """Add up the statements of the turns by what they do; the rest is Python's."""
+    numbers = dict.fromkeys((name for name, *_ in _PARTS), 0.0)
+    spent = dict(numbers)
+    for sql, number, ms in db.execute("select * from pg_temp.statements()").fetchall():
+        name = next(name for name, *texts in _PARTS if any(text in sql for text in texts))
+        numbers[name] += number / count
+        spent[name] += ms / count
+    rest = total - sum(spent.values())
+    return [
+        *((name, numbers[name], spent[name]) for name in numbers),
+        ("Python, and the watch itself", 0.0, rest),
+    ]
 
 
 def _recalls(connect: Connecting, count: int) -> tuple[list[Spent], list[Spent]]:
@@ -103,6 +166,7 @@ def _settled(db: psycopg.Connection) -> Iterator[str]:
         db.execute("select llm_embed('Hi')")
         db.execute(_WATCH)
         db.execute(_SPENT)
+        db.execute(_STATEMENTS)
         yield sessions[LATE]
 
 
