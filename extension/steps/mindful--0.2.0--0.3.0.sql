@@ -324,6 +324,7 @@ comment on column model.options is
 -- include sql/core/tenant.sql _mindful.writable
 -- include sql/memory/argument.sql _mindful.time_argument
 -- include sql/memory/argument.sql _mindful.moment_argument
+-- include sql/memory/statement.sql _mindful.sentence_asks
 -- include sql/memory/statement.sql _mindful.asks
 -- include sql/conversation/context.sql _mindful.memory_shown
 -- include sql/core/tenant.sql _mindful.read_only_hint

@@ -29,7 +29,7 @@ begin
     if body ~ ('\m(forgot|forget|forgotten|forgetting|wonder|wondering|curious|no idea|not sure|unsure|no clue|do you know|do you remember|'
             || '((do|did|does|ca|could|would|wo)(n''t| not)|cannot|can ?not|never|unable to|trying to|try to|want to|need to|like to|love to|have to|help me) '
             || '(quite |really |ever )?(know|remember|recall|find|find out|hear|see|check|tell|think of|look up|ask))\M'
-            || '.{0,60}\m(who|whom|whose|what|which|when|where|why|how|if|whether|name of|number of|date of|about)\M')
+            || '.{0,60}\m(who|whom|whose|what|which|when|where|why|how|if|whether|(name|number|date|code|password|pin|address|day|time|price|age|color|colour|birthday) of|about)\M')
     then
         return is_marked or not quotes;
     end if;

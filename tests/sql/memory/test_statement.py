@@ -16,6 +16,8 @@ ASKS = (
     "Tell me where the spare key is.",
     "Can you remind me where I keep the spare key?",
     "I forgot where the spare key is.",
+    "I forgot the code of the bike lock.",
+    "I need to know the code of the cellar.",
     "I can't remember the name of my dentist.",
     "I don't remember when my sister's birthday is",
     "Do you know my sister's name?",

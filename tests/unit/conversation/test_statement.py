@@ -48,6 +48,8 @@ def test_a_message_that_only_tells_is_a_statement(message: str) -> None:
         "I wonder where the key is now.",
         "I forgot the code of the bike lock.",
         "I do not know where the key is.",
+        "I don't remember when the school concert is.",
+        "We can\u2019t recall where the key is.",
         "I am looking for a good book.",
         "Hello there, nice to meet you!",
         "I am tired today.",

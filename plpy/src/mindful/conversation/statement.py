@@ -51,7 +51,7 @@ _ASKS = linear(
     r"\?|\b(?:you|your|yours|please|help|advi[cs]e|suggest(?:ion)?s?|idea|want to|would like|"
     r"(?:i|we)(?: \w+)? (?:want|need)|feel|feeling|"
     r"'d like|wonder(?:ing)?|wish|let's|let us|should|how to|what|why|who|whom|whose|which|forgot(?:ten)?|"
-    r"(?:not|n't) (?:know|remember|recall|sure|understand)|looking for|trying to|curious)\b",
+    r"(?:not|\w+n't) (?:know|remember|recall|sure|understand)|looking for|trying to|curious)\b",
     IGNORECASE,
 )
 _REQUESTS = linear(
