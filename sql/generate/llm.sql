@@ -166,7 +166,7 @@ from mindful.generate.llm import llm_embed
 return llm_embed(content, model)
 $python$;
 comment on function llm_embed(text, text) is
-'Embeds a text as a unit vector with an embedder (NULL: the default one). NULL gives NULL. The vector of a text longer than the embedder''s context is the mean of its parts'' vectors; of more than 2048 tokens, parts at equal distances are read. Errors: 22023 (empty text), 42704 (no such model), 55000 (no default embedder), 55P03 (no free slot), 57014 (cancelled). Example: select llm_embed(''a cat'') <=> llm_embed(''a kitten'') as cosine_distance;';
+'Embeds a text as a unit vector with an embedder (NULL: the default one). NULL gives NULL. A text longer than the context has the mean of its parts'' vectors. Errors: 22023 (empty text), 54000 (more than 256 KiB), 42704 (no such model), 55000 (no default embedder), 55P03 (no free slot), 57014 (cancelled). Example: select llm_embed(''a cat'') <=> llm_embed(''a kitten'') as cosine_distance;';
 
 create function llm_embed_many(contents text[], model text default null) returns vector[]
 language plpython3u stable parallel restricted security invoker cost 100000
