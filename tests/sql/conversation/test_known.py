@@ -61,6 +61,15 @@ def test_all_that_is_known_of_a_topic_is_quoted(told: psycopg.Connection) -> Non
     assert "Priya" in reply(told, "Who is Priya?")
 
 
+def test_who_somebody_is_is_all_that_is_known_of_the_name(told: psycopg.Connection) -> None:
+    told.execute("select memory_insert('My apprentice Wout starts on Tuesday at nine.')")
+    told.execute("select memory_insert('Wout collects stamps.')")
+    answer = reply(told, "Who is Wout?")
+    assert "apprentice" in answer
+    assert "stamps" in answer
+    assert reply(told, "Who is Wout Bakker?").startswith("I do not know")
+
+
 def test_a_yes_or_no_about_ones_own_matters_is_not_invented(told: psycopg.Connection) -> None:
     for question in ("Do I have a car?", "Am I married?", "Does my sister play the piano?"):
         assert reply(told, question).startswith("I do not know"), question

@@ -40,6 +40,11 @@ _EVERYTHING = tuple(
         rf"(?:do you|you) (?:know|remember) (?:anything|something){_TOPIC}",
     )
 )
+_WHO = Short(
+    r"^\W*(?:(?:[Ss]o|[Aa]nd|[Hh]i|[Hh]ey)\b\W*)*[Ww]ho(?:'s|\u2019s| is| was) "
+    r"(?P<topic>[A-Z][\w.'\u2019-]*(?: [A-Z][\w'\u2019-]+){0,3})\W*$",
+    _LONGEST,
+)
 _NAME = Short(
     r"^\W*(?:(?:what|how)(?:'s|\u2019s| is| was)? )?"
     r"(?:my (?:own )?(?:(?:(?:full|first|last|family) )?name|surname)(?: is| was)?|"
@@ -61,7 +66,7 @@ _PROFILE = "I am a person. I live here, I work there, and I like this."
 _ABOUT = 0.45
 """Cosine similarity from which a memory is about a topic without a word of it."""
 _OWN = linear(r"(?:my|our)\b", IGNORECASE)
-_CAPITAL = linear(r"(?:^| )[^\W\d_a-z]")
+_NAMES = linear(r"(?<![\w'\u2019])(?!(?:Mr|Mrs|Ms|Dr|Prof|The|My|Our)\b)[A-Z][^\W\d_]+")
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ def asked_about(message: str) -> Asked | None:
         return None
     if _NAME.search(plain(message)):
         return Asked(name=True)
-    found = next((match for form in _EVERYTHING if (match := form.search(message))), None)
+    found = next((match for form in (*_EVERYTHING, _WHO) if (match := form.search(message))), None)
     if found is None:
         return None
     topic = (found.groupdict().get("topic") or "").strip()
@@ -150,16 +155,16 @@ def _of_topic(
     most: int,
     recall: Callable[[str, str, str, int], Sequence[Row]],
 ) -> list[Row]:
-    """Return the memories about a topic: they have a name of it, or are similar."""
+    """Return the memories about a topic: they have its names, or are similar to a topic without names."""
     vector = to_text(embedder.embed([topic])[0])
     found_rows = recall(topic, vector, embedder.name, 2 * most)
     rows = {row["id"]: row for row in found_rows if row["role"] not in OWN and row["kind"] != "summary"}
     found = bearing.weigh(db, topic, embedder, vector, {id_: row["content"] for id_, row in rows.items()})
-    near = found.near()
+    near, names = found.near(), set(_NAMES.findall(topic))
     about = [
         id_
         for id_, similarity in found.similarities.items()
-        if similarity >= _ABOUT or id_ in near or _CAPITAL.search(found.held[id_])
+        if (names <= set(_NAMES.findall(found.held[id_])) if names else similarity >= _ABOUT or id_ in near)
     ]
     return [rows[id_] for id_ in sorted(about, key=lambda one: -found.similarities[one])[:most]]
 

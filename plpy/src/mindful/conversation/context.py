@@ -321,7 +321,8 @@ class _Composer:
                 kept = self._weighed(kept, message, embedder, vector, max(_WEIGHED, memories), shown)
             else:
                 self._bearing, self._considered, memories = told[0], told[1], 2 * memories
-                kept = [row for row in told[1] if row["id"] not in shown]
+                ruled_out = clarified.rules_out if clarified is not None else lambda _content: False
+                kept = [row for row in told[1] if row["id"] not in shown and not ruled_out(row["content"])]
         best = max((row["score"] for row in kept), default=0)
         everything = self._bearing is not None and self._bearing.everything
         for row in self._interruptibly(kept[:memories]):
