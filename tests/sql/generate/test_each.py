@@ -54,7 +54,11 @@ def test_a_bad_row_costs_the_others_nothing(ana: psycopg.Connection, name: str) 
     alone = rows(ana, call, [first, last])
     found = rows(ana, call, [first, " ", None, LONG, last])
     assert [row[0] for row in found] == [1, 2, 3, 4, 5]
-    assert [found[0][1], found[4][1]] == [row[1] for row in alone]
+    for (_, result, _), (_, expected, _) in zip((found[0], found[4]), alone, strict=True):
+        if name == "embed":  # computed beside others, embeddings differ in their last digits
+            assert json.loads(result) == pytest.approx(json.loads(expected), abs=1e-3)
+        else:
+            assert result == expected
     assert None not in (found[0][1], found[4][1])
     assert found[2][1:] == (None, None)
     for row, state in zip((found[1], found[3]), states, strict=True):

@@ -188,7 +188,7 @@ def test_a_text_past_the_embedders_context_is_embedded_by_its_parts(ana: psycopg
 def test_a_huge_text_is_read_at_equal_distances(ana: psycopg.Connection) -> None:
     begins, ends = one(
         ana,
-        """with t as (select repeat('the sea and the ship. ', 9999) sea, repeat('bread and butter. ', 9999) bread),
+        """with t as (select repeat('the sea and the ship. ', 4999) sea, repeat('bread and butter. ', 4999) bread),
                v as (select llm_embed(sea) as sea, llm_embed(bread) as bread, llm_embed(sea || bread) as joined from t)
            select array[1 - (sea <=> joined), 1 - (bread <=> joined)] from v""",
     )
