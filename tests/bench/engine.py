@@ -228,7 +228,7 @@ def table(figures: dict[str, dict[str, list[float]]], connections: int) -> list[
     return lines
 
 
-def report(bench: Bench, rounds: int, crowd: int, threads: str) -> str:
+def report(bench: Bench, rounds: int, crowd: int, threads: int) -> str:
     figures, loads = measured(bench, rounds)
     warm, many = (figures[name]["embedded"] for name in (WARM, MANY))
     bench.choose("served")
@@ -241,7 +241,7 @@ def report(bench: Bench, rounds: int, crowd: int, threads: str) -> str:
             "`llm_generate_many`'s tokens/s (goal >= 0.9).",
             f"- Served, {crowd} new connections at once, {CROWD_TOKENS} tokens each: {failed} failed (goal 0), "
             f"the slowest took {slowest:.1f} s, all {whole:.1f} s.",
-            f"- {rounds} rounds, {os.cpu_count()} processors, {threads} threads for each model, load {min(loads):.1f} "
+            f"- {rounds} rounds, {os.cpu_count()} processors, {threads} threads for each engine, load {min(loads):.1f} "
             f"to {max(loads):.1f}.",
         ]
     )
@@ -252,12 +252,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--crowd", type=int, default=200, help="connections that ask at once, at the end")
-    parser.add_argument("--threads", default="1")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each model's engine")
     parser.add_argument("--write", type=Path, help="put the table into this file, between its markers")
     options = parser.parse_args()
     dsn = os.environ["MINDFUL_DSN"]
     with psycopg.connect(dsn, autocommit=True) as db:
-        arguments = ("--slots", str(options.connections), "--threads", options.threads)
+        arguments = ("--slots", str(options.connections), "--threads", str(options.threads))
         with running_engine(db, dsn, *arguments) as engine:
             bench = Bench(dsn, engine, options.connections)
             try:

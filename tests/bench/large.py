@@ -208,13 +208,13 @@ def engine_mb(engine: Engine) -> tuple[float, float]:
     return totals["RssAnon"], totals["RssFile"]
 
 
-def measured(large: Large, counts: Sequence[int], threads: str) -> list[str]:
+def measured(large: Large, counts: Sequence[int], threads: int) -> list[str]:
     """Return the rows of a size, embedded and served."""
     embedded = large.first(())
     fitting = [count for count in counts if count * embedded.private_mb * 1e6 < available_bytes() / 2]
     rates = {count: large.rate(count) for count in fitting}
     rows = [_row(large.name, "embedded", "", embedded, rates, counts, "")]
-    slots = ("--slots", str(max(counts)), "--threads", threads)
+    slots = ("--slots", str(max(counts)), "--threads", str(threads))
     with running_engine(large.db, large.dsn, large.name, *slots, count=1) as engine:
         started = f"{processor_ms(engine.children()) / 1000:.2f}"
         served = large.first(engine.children())
@@ -249,7 +249,7 @@ def main() -> None:
     parser.add_argument("--connections", nargs="+", type=int, default=[1, 8, 32])
     parser.add_argument("--tokens", type=int, default=16)
     parser.add_argument("--context", type=int, default=512)
-    parser.add_argument("--threads", default="1")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of the engine")
     parser.add_argument(
         "--folder", help="where the files are made; the default is the system's temporary folder"
     )
@@ -275,7 +275,7 @@ def main() -> None:
                     (
                         name,
                         str(file),
-                        Jsonb({"context_length": options.context, "threads": int(options.threads)}),
+                        Jsonb({"context_length": options.context}),
                     ),
                 )
                 try:
@@ -287,7 +287,7 @@ def main() -> None:
             print(lines[-2], lines[-1], sep="\n", flush=True)
     lines += [
         "",
-        f"Q4_0, context {options.context}, {options.tokens} tokens an answer, {options.threads} threads, "
+        f"Q4_0, context {options.context}, {options.tokens} tokens an answer, {options.threads} threads of the engine, "
         f"{os.cpu_count()} processors, load {min(loads):.1f} to {max(loads):.1f}, one run.",
     ]
     print("\n".join(lines))

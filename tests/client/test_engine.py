@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from gguf import GGUFWriter
 from mindful_client.engine.gguf import facts
-from mindful_client.engine.size import bytes_per_token
+from mindful_client.engine.size import bytes_per_token, size_of
 from psycopg.types.json import Jsonb
 from support import EMBEDDER, GENERATOR, fails
 from support.cluster import Connect
@@ -34,6 +34,15 @@ def models(who: psycopg.Connection) -> dict[tuple[str, str], tuple[str | None, s
            from mindful_status(), jsonb_array_elements(models) m"""
     )
     return {(name, provider): (address, health) for name, provider, address, health in rows}
+
+
+@pytest.mark.parametrize(("processors", "threads"), [(1, 1), (2, 2), (3, 2), (8, 7)])
+def test_of_three_processors_one_stays_for_the_database(
+    monkeypatch: pytest.MonkeyPatch, processors: int, threads: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
+    assert size_of("embedder", "any.gguf", 256).threads == threads
+    assert size_of("embedder", "any.gguf", 256, threads=5).threads == 5
 
 
 def test_registered_models_are_served_with_no_change_to_sql(

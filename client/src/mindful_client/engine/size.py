@@ -46,9 +46,13 @@ def size_of(
             slots = max(1, min(_MOST_SLOTS, fitting))
         else:
             slots = max(1, _EMBEDDER_TOKENS // context)
-    # One processor stays for the database.
-    threads = threads or max(1, len(os.sched_getaffinity(0)) - 1)
-    return Size(slots, context, threads, gpu_layers, min(256, free // 32 >> 20))
+    return Size(slots, context, threads or _threads(), gpu_layers, min(256, free // 32 >> 20))
+
+
+def _threads() -> int:
+    """All processors but one, which stays for the database; of two, an engine is worth both."""
+    processors = len(os.sched_getaffinity(0))
+    return min(processors, max(2, processors - 1))
 
 
 def bytes_per_token(file: str) -> int:
