@@ -34,7 +34,9 @@ _DEFAULT_CONTEXT = {"generator": 2048, "embedder": 512}
     "--slots", type=click.IntRange(1, 256), help="Answers at once; by default as many as memory allows."
 )
 @click.option(
-    "--threads", type=click.IntRange(1, 256), help="Threads of each model; default: processors less one, at least 2."
+    "--threads",
+    type=click.IntRange(1, 256),
+    help="Threads of each model; default: processors less one, at least 2.",
 )
 @click.option("--gpu-layers", type=int, default=-1, show_default=True, help="Layers on the GPU; -1 is all.")
 @click.option(
