@@ -3,9 +3,10 @@
     make mutate MUTATE_ARGS="--count 100 --seed 1 --write docs/mutation.md"
 
 Cosmic Ray's operators make the mutants: one place of the code is drawn, and one mutant of that place. Each is tried by
-the unit tests that run the changed line, then by the type checker and the linter, then by the smoke tests against a
-server that has the mutant installed (all of it `make check`), and at last by all tests of the module's room (part of
-`make test`). A test that runs too long has noticed as well.
+the unit tests that run the changed line, then by the type checker and the linter. A server then has all those installed
+that are left, for the smoke tests (with these, `make check`) and at last for all tests of their rooms (part of
+`make test`). Tests that fail are repeated with half of the mutants, until one of them is found; a test notices only if
+it passes without. A test that runs too long has noticed as well.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from difflib import unified_diff
+from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 from shutil import copytree, ignore_patterns, rmtree
 
@@ -31,18 +33,20 @@ from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 from coverage import CoverageData
+from scipy.stats import binomtest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path("plpy/src/mindful")
 LEFT_OUT = ("core/backend.py", "models/providers/llama/", "_version.py")
 ROOMS = ("core", "models", "generate", "memory", "conversation", "learning", "confidence", "chat")
-STAGES = ("unit", "lint", "smoke", "room")
+SERVED = ("smoke", "room")
+STAGES = ("unit", "lint", *SERVED)
 _MANY = 60
 """Tests that run a line: of more, all tests are run, those of the room first."""
 _NO_TESTS = 5
 """Exit status of pytest where there are none to run."""
-UNIT_S, SMOKE_S, ROOM_S = 300, 1200, 1800
-"""Seconds after which tests have noticed; enough for a machine with much other work."""
+UNIT_S = 300
+"""Seconds after which unit tests have noticed; enough for a machine with much other work."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +108,16 @@ def draw(source: Path, count: int, seed: int, only: str) -> list[Mutant]:
     chance = random.Random(seed)
     drawn = list(by_place)
     chance.shuffle(drawn)
-    made = (mutant(source, path, start[0], *chance.choice(by_place[path, start])) for path, start in drawn)
-    return [one for one, _ in zip((one for one in made if one), range(count), strict=False)]
+    made: dict[tuple[Path, int], Mutant] = {}  # one a line, as several are installed together
+    for path, start in drawn:
+        if len(made) == count:
+            break
+        if one := mutant(source, path, *chance.choice(by_place[path, start])):
+            made.setdefault((path, one.line), one)
+    return list(made.values())
 
 
-def mutant(source: Path, path: Path, line: int, operator: str, occurrence: int) -> Mutant | None:
+def mutant(source: Path, path: Path, operator: str, occurrence: int) -> Mutant | None:
     """Make one mutant; one that is no Python, or the same Python, is none."""
     text = (source / path).read_text()
     code = mutate_code(text, get_operator(operator)(), occurrence)
@@ -125,10 +134,24 @@ def mutant(source: Path, path: Path, line: int, operator: str, occurrence: int) 
     return Mutant(path, at, operator.split("/")[-1], before, after, code)
 
 
+def merged(text: str, codes: Sequence[str]) -> str:
+    """Return a text with the changes of several versions of it, which change different lines."""
+    lines = text.splitlines(keepends=True)
+    changes = []
+    for other in (code.splitlines(keepends=True) for code in codes):
+        for kind, start, end, first, last in SequenceMatcher(None, lines, other, False).get_opcodes():
+            if kind != "equal":
+                changes.append((start, end, other[first:last]))
+    for start, end, new in sorted(changes, reverse=True):
+        lines[start:end] = new
+    return "".join(lines)
+
+
 class Workshop:
     """A copy of the project, and a home whose server imports that copy's package."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, jobs: str = "1") -> None:
+        self.jobs = jobs
         self.tree, self.home = folder / "tree", folder / "home"
         self.source, self.log = self.tree / PACKAGE, folder / "log"
         self.python = Path(sys.prefix) / "bin"
@@ -161,6 +184,18 @@ class Workshop:
         for path in (self.home, self.tree):
             path.parent.chmod(0o755)
 
+    @contextmanager
+    def changed(self, mutants: Sequence[Mutant]) -> Iterator[None]:
+        """Have mutants in the copy meanwhile."""
+        before = {one.path: (self.source / one.path).read_text() for one in mutants}
+        for path, text in before.items():
+            self.write(path, merged(text, [one.code for one in mutants if one.path == path]))
+        try:
+            yield
+        finally:
+            for path, text in before.items():
+                self.write(path, text)
+
     def write(self, path: Path, code: str) -> None:
         """Change the copy; compiled code that is older by less than a second would be taken for it."""
         target = self.source / path
@@ -168,7 +203,7 @@ class Workshop:
         for compiled in (target.parent / "__pycache__").glob(f"{target.stem}.*.pyc"):
             compiled.unlink()
 
-    def run(self, seconds: float, *command: str, **environment: str) -> bool:
+    def run(self, seconds: float | None, *command: str, **environment: str) -> bool:
         """Tell whether a command succeeds in the copy, in time; its output is kept until the next one."""
         with self.log.open("w") as log:
             process = subprocess.Popen(
@@ -186,28 +221,29 @@ class Workshop:
             process.wait()
             return False
 
-    def pytest(self, seconds: float, *arguments: str) -> bool:
+    def pytest(self, seconds: float | None, *arguments: str) -> bool:
         """Tell whether tests pass."""
         options = (
-            "-x",
             "-q",
             "-p",
             "no:cacheprovider",
             "--timeout",
-            "60",
+            "120",
             "-o",
             "addopts=--import-mode=importlib",
         )
         return self.run(seconds, str(self.python / "pytest"), *options, *self.left_out, *arguments)
 
-    def leave_out(self) -> None:
-        """Have the tests that have just failed left out from now on."""
-        log = self.log.read_text()
-        failed = [line.split()[1] for line in log.splitlines() if line.startswith("FAILED ")]
-        if not failed:
-            raise SystemExit(f"{log[-3000:]}\nthe tests fail before anything is changed")
-        print(f"left out, as they fail before anything is changed: {', '.join(failed)}", flush=True)
-        self.left_out += [f"--deselect={test}" for test in failed]
+    def failed(self) -> list[str]:
+        """Return the tests that the last run names as failed."""
+        lines = self.log.read_text().splitlines()
+        named = (line.split(" ", 1)[1] for line in lines if line.startswith(("FAILED ", "ERROR ")))
+        return list(dict.fromkeys(test.split(" - ")[0] for test in named))
+
+    def leave_out(self, *tests: str) -> None:
+        """Leave out tests that fail without a mutant."""
+        print(f"left out, as they fail without a mutant: {', '.join(tests)}", flush=True)
+        self.left_out += [f"--deselect={test}" for test in tests]
 
     def contexts(self) -> CoverageData:
         """Note which unit test runs which line."""
@@ -219,7 +255,7 @@ class Workshop:
         tests = ("-q", "-m", "smoke", "-p", "no:cacheprovider", "-p", "mutate.context", "tests/unit")
         command = ("-m", "coverage", "run", f"--rcfile={settings}", str(self.python / "pytest"), *tests)
         if not self.run(900, str(self.python / "python"), *command, PYTHONPATH="tests"):
-            self.leave_out()
+            self.leave_out(*self.failed())
         found = CoverageData(str(data))
         found.read()
         return found
@@ -242,20 +278,19 @@ def unit_tests(workshop: Workshop, contexts: CoverageData, one: Mutant) -> list[
 def first_to_notice(
     workshop: Workshop, contexts: CoverageData, one: Mutant, stages: Sequence[str]
 ) -> str | None:
-    """Return the first stage that notices a mutant."""
-    passes = {"unit": passes_unit, "lint": passes_lint, "smoke": passes_smoke, "room": passes_room}
-    original = (workshop.source / one.path).read_text()
-    workshop.write(one.path, one.code)
-    try:
+    """Return the first stage without a server that notices a mutant."""
+    passes: dict[str, Callable[[Workshop, CoverageData, Mutant], bool]] = {
+        "unit": passes_unit,
+        "lint": passes_lint,
+    }
+    with workshop.changed([one]):
         return next((stage for stage in stages if not passes[stage](workshop, contexts, one)), None)
-    finally:
-        workshop.write(one.path, original)
 
 
 def passes_unit(workshop: Workshop, contexts: CoverageData, one: Mutant) -> bool:
     """Run the unit tests that may notice."""
     tests = unit_tests(workshop, contexts, one)
-    return not tests or workshop.pytest(UNIT_S, "-m", "smoke", *tests)
+    return not tests or workshop.pytest(UNIT_S, "-x", "-m", "smoke", *tests)
 
 
 def passes_lint(workshop: Workshop, contexts: CoverageData, one: Mutant) -> bool:
@@ -265,22 +300,51 @@ def passes_lint(workshop: Workshop, contexts: CoverageData, one: Mutant) -> bool
     return workshop.run(60, ruff, "check", path) and workshop.run(300, mypy, path)
 
 
-def passes_smoke(workshop: Workshop, contexts: CoverageData, one: Mutant) -> bool:
-    """Run the smoke tests of the room, of the rooms above it and of the client."""
-    rooms = [f"tests/sql/{room}" for room in ROOMS[ROOMS.index(one.room) :]]
-    return served(workshop, SMOKE_S, "-m", "smoke", *rooms, "tests/client")
+def smoke_tests(rooms: set[str]) -> list[str]:
+    """Return the arguments for the smoke tests of rooms, of the rooms above them and of the client."""
+    first = min(map(ROOMS.index, rooms))
+    return ["-m", "smoke", *(f"tests/sql/{room}" for room in ROOMS[first:]), "tests/client"]
 
 
-def passes_room(workshop: Workshop, contexts: CoverageData, one: Mutant) -> bool:
-    """Run all tests of the room."""
-    return served(workshop, ROOM_S, f"tests/sql/{one.room}")
+def room_tests(rooms: set[str]) -> list[str]:
+    """Return the arguments for all tests of rooms."""
+    return [f"tests/sql/{room}" for room in ROOMS if room in rooms]
 
 
-def served(workshop: Workshop, seconds: float, *arguments: str) -> bool:
-    """Run tests against the server, and end what they leave behind."""
-    passed = workshop.pytest(seconds, *arguments)
+def noticed_by(workshop: Workshop, mutants: Sequence[Mutant], tests: Sequence[str]) -> list[Mutant]:
+    """Return the mutants that tests against the server notice."""
+    left, failed = list(mutants), list(tests)
+    while failed and not served(workshop, left, *failed):
+        failed = workshop.failed()
+        if not failed:
+            raise SystemExit(f"{workshop.log.read_text()[-3000:]}\nthe tests end without a result")
+        one = culprit(workshop, left, failed[0])
+        if one is None:
+            workshop.leave_out(failed.pop(0))
+        else:
+            left.remove(one)
+            print(f"{one}\n  noticed by {failed[0]}", flush=True)
+    return [one for one in mutants if one not in left]
+
+
+def culprit(workshop: Workshop, mutants: Sequence[Mutant], test: str) -> Mutant | None:
+    """Return a mutant that a failed test notices, found by halves; none where the test fails by itself."""
+    suspects = list(mutants)
+    while len(suspects) > 1:
+        half = suspects[: len(suspects) // 2]
+        suspects = suspects[len(half) :] if served(workshop, half, test) else half
+    one = suspects[0]
+    return one if served(workshop, [], test) and not served(workshop, [one], test) else None
+
+
+def served(workshop: Workshop, mutants: Sequence[Mutant], *tests: str) -> bool:
+    """Run tests against a server that has mutants installed, and end what they leave behind."""
+    jobs = ("--numprocesses", workshop.jobs, "--dist", "worksteal") if len(tests) > 1 else ()
+    with workshop.changed(mutants):
+        passed = workshop.pytest(None, *jobs, *tests)
     if not passed:
-        clear(os.environ["MINDFUL_TEST_DSN"])
+        for dsn in os.environ["MINDFUL_TEST_DSN"].split():
+            clear(dsn)
     return passed
 
 
@@ -312,12 +376,17 @@ def clear(dsn: str) -> None:
 def table(mutants: Sequence[Mutant], stages: Sequence[str]) -> Iterator[str]:
     """Yield the lines of a report."""
     noticed = Counter(one.noticed for one in mutants)
-    yield "| noticed by | mutants | share so far |"
-    yield "|---|---:|---:|"
+    yield "| noticed by | mutants | share so far | interval of 95% |"
+    yield "|---|---:|---:|---|"
     so_far = 0
     for stage in stages:
         so_far += noticed[stage]
-        yield f"| {stage} | {noticed[stage]} | {so_far / len(mutants):.0%} |"
+        # Clopper and Pearson, who never claim too much of few mutants.
+        share = binomtest(so_far, len(mutants)).proportion_ci()
+        yield (
+            f"| {stage} | {noticed[stage]} | {so_far / len(mutants):.0%} "
+            f"| {share.low:.0%} to {share.high:.0%} |"
+        )
     yield ""
     rooms = Counter(one.room for one in mutants)
     yield "| room | mutants | survived |"
@@ -333,28 +402,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no mutant after so long")
     parser.add_argument("--only", default="", help="begin of the files' paths, such as memory/")
     parser.add_argument("--stages", default="unit,lint,smoke,room")
+    parser.add_argument("--numprocesses", default="1", help="given by test.sh, as --dist")
+    parser.add_argument("--dist", help=argparse.SUPPRESS)
     parser.add_argument("--write", type=Path, help="put the table into this page")
     arguments = parser.parse_args()
     stages = [stage for stage in STAGES if stage in arguments.stages.split(",")]
-    server = bool({"smoke", "room"} & set(stages))
+    server = bool(set(SERVED) & set(stages))
     if "MUTATE_FOLDER" not in os.environ:
         with tempfile.TemporaryDirectory(prefix="mindful-mutate.") as folder:
             Workshop(Path(folder)).make()
-            start = [str(ROOT / "extension/setup/test.sh"), "1"] if server else []
+            start = [str(ROOT / "extension/setup/test.sh"), "2"] if server else []
             environment = os.environ | {"MUTATE_FOLDER": folder}
             if server:
                 environment["MINDFUL_HOME"] = f"{folder}/home"
             sys.exit(subprocess.call([*start, sys.executable, *sys.argv], env=environment))
-    workshop = Workshop(Path(os.environ["MUTATE_FOLDER"]))
+    workshop = Workshop(Path(os.environ["MUTATE_FOLDER"]), arguments.numprocesses)
     contexts = workshop.contexts() if "unit" in stages else CoverageData()
-    if server and not served(workshop, SMOKE_S, "--maxfail=20", "-m", "smoke", "tests/sql", "tests/client"):
-        workshop.leave_out()
-    tried = []
+    tried: list[Mutant] = []
+    end = time.monotonic() + arguments.minutes * 60
     for one in draw(workshop.source, arguments.count, arguments.seed, arguments.only):
-        tried.append(replace(one, noticed=first_to_notice(workshop, contexts, one, stages)))
-        print(f"{tried[-1].noticed or 'SURVIVED'}: {one}", flush=True)
+        started = time.monotonic()
+        if tried and started > end:
+            break
+        noticed = first_to_notice(workshop, contexts, one, [name for name in stages if name not in SERVED])
+        tried.append(replace(one, noticed=noticed))
+        print(f"{noticed or 'LEFT'} ({time.monotonic() - started:.0f} s): {one}", flush=True)
+    for stage, tests in (("smoke", smoke_tests), ("room", room_tests)):
+        left = [one for one in tried if one.noticed is None]
+        if stage in stages and left:
+            found = noticed_by(workshop, left, tests({one.room for one in left}))
+            tried = [replace(one, noticed=stage) if one in found else one for one in tried]
     lines = [f"{len(tried)} mutants, seed {arguments.seed}:", "", *table(tried, stages)]
     print("", *lines, sep="\n")
     if arguments.write:

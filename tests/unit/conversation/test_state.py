@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mindful.conversation.state import LEAST, MOST, ConversationState, fingerprint
+from mindful.conversation.state import LEAST, MOST, ConversationState, ListState, fingerprint
 from mindful.core.ports import ModelSpec, Row
 from mindful_scripted import ScriptedGenerator
 from unit.fakes import FakeDatabase
@@ -221,3 +221,95 @@ def test_whatever_happens_what_is_restored_is_what_was_said(changes: list[tuple[
         store.state(generator).restore(said)
         assert generator.cache == said[: len(generator.cache)]
         assert len(generator.cache) > len(said) - LEAST
+
+
+class Threads:
+    """The kept beginnings of conversations that clients resend, each a table of its own."""
+
+    def __init__(self, may_write: bool = True) -> None:
+        self.stores: dict[str, Store] = {}
+        self.db = FakeDatabase(
+            {
+                "as may_write": [{"may_write": may_write}],
+                "_mindful.kv_state_thread": self._thread,
+                "_mindful.kv_state_limits": [{"tenant": "ana", "enabled": True, "tenant_bytes": 1 << 30}],
+                "_mindful.kv_state_parts": lambda thread, *_: self._store(thread)._parts("", "", self._mark),
+                "_mindful.kv_state_read": lambda thread, _, first: self._store(thread)._read("", "", first),
+                "_mindful.kv_state_write": lambda _, thread, *rest: self._store(thread)._write("", "", *rest),
+            }
+        )
+        self._mark = fingerprint(SPEC, "text")
+
+    @property
+    def kept(self) -> list[list[int]]:
+        """The tokens of all that is kept."""
+        return sorted(
+            [token for part in store.tokens for token in part]
+            for store in self.stores.values()
+            if store.table
+        )
+
+    def answer(self, tokens: Sequence[int], reply: Sequence[int] = ()) -> StatefulGenerator:
+        """Answer a prompt in a connection of its own, and keep its state."""
+        generator = StatefulGenerator()
+        state = ListState(self.db, SPEC, generator, tokens)
+        state.restore(tokens)
+        restored = list(generator.cache)
+        generator.cache = [*tokens, *reply]
+        state.keep(generator.cache)
+        generator.cache = restored
+        return generator
+
+    def _store(self, thread: str) -> Store:
+        return self.stores.setdefault(thread, Store())
+
+    def _thread(self, tokens: list[int], _model: str, _mark: str) -> Sequence[Row]:
+        held = {
+            name: [token for part in store.tokens for token in part] for name, store in self.stores.items()
+        }
+        alike = {
+            name: next((at for at, (a, b) in enumerate(zip(kept, tokens, strict=False)) if a != b), len(kept))
+            for name, kept in held.items()
+            if kept and kept[0] == tokens[0]
+        }
+        name = max(alike, key=lambda one: alike[one], default=None)
+        return [{"thread_id": name, "is_whole": alike[name] == len(held[name])}] if name else []
+
+
+def test_a_resent_conversation_goes_on_where_it_was() -> None:
+    threads = Threads()
+    assert threads.answer(TOKENS[:100], TOKENS[100:120]).cache == []
+    assert threads.answer(TOKENS[:140], TOKENS[140:160]).cache == TOKENS[:120]
+    assert threads.kept == [TOKENS[:160]]
+
+
+def test_another_turn_is_kept_beside_the_first() -> None:
+    threads, other = Threads(), [*TOKENS[:100], *range(5000, 5050)]
+    threads.answer(TOKENS[:150])
+    threads.answer(other)
+    assert threads.kept == [TOKENS[:150], other]
+    assert threads.answer([*TOKENS[:150], 9]).cache == TOKENS[:150]
+    assert threads.answer([*other, 9]).cache == other
+
+
+def test_the_beginning_of_another_conversation_is_not_evaluated_again() -> None:
+    threads = Threads()
+    threads.answer(TOKENS[:100])
+    threads.answer(TOKENS[:140])
+    assert threads.answer([*TOKENS[:100], *range(5000, 5050)]).cache == TOKENS[:100]
+
+
+@pytest.mark.parametrize(("length", "kept"), [(15, 0), (16, 1)])
+def test_a_short_turn_of_a_client_is_kept(length: int, kept: int) -> None:
+    threads = Threads()
+    threads.answer(TOKENS[:length])
+    assert len(threads.kept) == kept
+    assert threads.db.arguments_of("_mindful.kv_state_thread") == [
+        (TOKENS[:length], "s", fingerprint(SPEC, "text"))
+    ] * (2 * kept)
+
+
+def test_nothing_is_kept_where_nothing_may_be_written() -> None:
+    threads = Threads(may_write=False)
+    threads.answer(TOKENS[:100])
+    assert threads.kept == []
