@@ -192,10 +192,11 @@ begin atomic
     where d.tenant = (select _mindful.tenant()) and d.model = labeled.model
         and d.ways = labeled.ways and d.second_model is not distinct from labeled.second_model
         and d.with_memory = labeled.with_memory and d.signal_tier >= labeled.signal_tier
+        and not (d.action = 'abstain' and d.signals = '{}')
     order by l.outcome_id;
 end;
 comment on function _mindful.labeled(text, text[], text, boolean, integer) is
-'Returns a model''s labeled answers with signals up to a tier, oldest label first. source is the session, or the source of a gold question; question names a gold question, however often it was asked. attempts are the earlier attempts at the same reply, the first one first.';
+'Returns a model''s labeled answers with signals up to a tier, oldest label first. source is the session, or the source of a gold question; question names a gold question, however often it was asked. attempts are the earlier attempts at the same reply, the first one first. Replies for which the model was not asked are left out.';
 
 create function _mindful.lineage_list(model text) returns table (ways text[], second_model text)
 language sql stable parallel safe security invoker rows 10
@@ -219,6 +220,7 @@ begin atomic
     join mindful.latest_outcome l on l.tenant = d.tenant and l.decision_id = d.id
     where d.tenant = (select _mindful.tenant()) and d.model = label_count.model
         and d.ways = label_count.ways and d.second_model is not distinct from label_count.second_model
-        and d.with_memory = label_count.with_memory;
+        and d.with_memory = label_count.with_memory
+        and not (d.action = 'abstain' and d.signals = '{}');
 end;
 comment on function _mindful.label_count(text, text[], text, boolean) is 'Returns the number of labeled answers of a model made in given ways, and the number of right ones among them, weighted by 1 / propensity.';

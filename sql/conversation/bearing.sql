@@ -41,6 +41,35 @@ $$;
 comment on function _mindful.words_beyond(text, bigint[]) is
 'Returns for each memory the words of a query that it lacks and those that it has, without stop words, in their order. A query of stop words alone gives no rows.';
 
+create function _mindful.words_lacking(query text, ids bigint[], contents text[])
+returns table (id bigint, lacked text, held text)
+language plpgsql stable parallel safe security invoker rows 10
+set search_path = pg_catalog, mindful, pg_temp
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    language regconfig := _mindful.language(_mindful.recall_language());
+begin
+    return query
+    with word as materialized (
+        select w.place, w.word, tsvector_to_array(to_tsvector(language, w.word)) as lexemes
+        from regexp_split_to_table(query, '\s+') with ordinality w (word, place)
+    ), note as materialized (
+        select n.id, tsvector_to_array(to_tsvector(language, n.content)) as lexemes
+        from unnest(ids, contents) n (id, content)
+    )
+    select n.id, coalesce(string_agg(w.word, ' ' order by w.place) filter (where not w.lexemes && n.lexemes), ''),
+        coalesce(string_agg(w.word, ' ' order by w.place) filter (where w.lexemes && n.lexemes), '')
+    from note n
+    cross join word w
+    where w.lexemes <> '{}'
+    group by n.id;
+end
+$$;
+comment on function _mindful.words_lacking(text, bigint[], text[]) is
+'Does the same as words_beyond for texts that are not stored, each with an id.';
+
 create function _mindful.recall_similarities(embedder text, ids bigint[], vectors text[]) returns double precision[]
 language plpgsql stable parallel restricted security invoker
 set search_path = pg_catalog, mindful, pg_temp

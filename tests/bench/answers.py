@@ -68,9 +68,16 @@ class Kept:
         """Name the set of the second model's answers to a set."""
         return f"{name} > second"
 
+    def chosen(self, *names: str, choose: Callable[[Row], bool] = lambda row: True) -> list[Row]:
+        """Give the chosen rows of sets."""
+        return [row for row in self.rows if row["set"] in names and choose(row)]
+
     def labeled(self, *names: str, choose: Callable[[Row], bool] = lambda row: True) -> Labeled:
-        """Give the chosen answers of sets; what shares memories, or is one question, stays together."""
-        rows = [row for row in self.rows if row["set"] in names and choose(row)]
+        """Give the chosen answers of sets; what shares memories, or is one question, stays together.
+
+        Replies for which the model was not asked are no answers.
+        """
+        rows = [row for row in self.chosen(*names, choose=choose) if row["signals"]]
         return fit.labeled(
             [row["signals"] for row in rows],
             [row["correct"] for row in rows],
@@ -156,14 +163,21 @@ class Bench:
         self.graded(rows, questions.memories)
         found = self.db.execute(
             """select d.second_model, g.question, g.memories, g.source, g.answers <> '{}', d.signals, d.signal_ms,
-                   d.answer, o.correct
+                   d.answer, o.correct, d.action, _mindful.answer_grade(array_to_string(g.memories, ' '), g.answers)
+                   or exists (
+                       select from generation n join memory m on m.id = any (n.memory_ids)
+                       where n.id = d.generation_id and m.tenant = d.tenant
+                           and _mindful.answer_grade(m.content, g.answers))
                from gold g
                join decision d on d.tenant = g.tenant and d.gold_id = g.id
                join latest_outcome o on o.tenant = d.tenant and o.decision_id = d.id
                where g.tenant = %s and g.id > %s order by d.second_model nulls first, g.id""",
             (questions.tenant, before),
         )
-        names = ("question", "memories", "source", "answerable", "signals", "signal_ms", "answer", "correct")
+        names = (
+            *("question", "memories", "source", "answerable", "signals", "signal_ms", "answer", "correct"),
+            *("action", "stated"),
+        )
         sets = {None: questions.name, SECOND: self.kept.second(questions.name)}
         return [
             {"set": sets[second], "tenant": questions.tenant} | dict(zip(names, row, strict=True))

@@ -15,7 +15,7 @@ _DRAWS = 50
 _LABELS = (50, 100, 200, 300)
 
 
-def rows(pools: Mapping[str, tuple[Labeled, Sequence[str]]]) -> list[str]:
+def rows(pools: Mapping[str, tuple[Labeled, Sequence[str]]], simulated: bool = True) -> list[str]:
     """Split each pool 200 times at random by question. Fit to one half, and test on draws from the other.
 
     The other half is the population. Guide, test and the part of delta that is spent are those of `calibrate`.
@@ -24,8 +24,9 @@ def rows(pools: Mapping[str, tuple[Labeled, Sequence[str]]]) -> list[str]:
         "| budget | answers | budget broken | naive rule | coverage | best possible | goal |",
         "|---|---|---|---|---|---|---|",
     ]
-    simulated = {f"simulated, {share:.0%} right, AUROC 0.80": _simulated(share) for share in (0.6, 0.3)}
-    for name, (answers, names) in (*pools.items(), *simulated.items()):
+    shares = (0.6, 0.3) if simulated else ()
+    others = {f"simulated, {share:.0%} right, AUROC 0.80": _simulated(share) for share in shares}
+    for name, (answers, names) in (*pools.items(), *others.items()):
         found = np.array([_split(answers, names, seed) for seed in range(_SPLITS)])
         for at, budget in enumerate(_BUDGETS):
             broken, naive, coverage, oracle = found[:, at].mean(axis=0)

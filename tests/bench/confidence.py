@@ -20,8 +20,8 @@ import numpy as np
 from answers import FIRST, FORMS, Bench, Kept
 from mindful.confidence import fit, metric, signal
 from mindful.confidence.fit import Labeled
-from questions import sets
-from ranking import is_aside, rows, transferred, unseen
+from questions import COMMON, INVENTED, Row, sets
+from ranking import Ranked, is_aside, rows, transferred, unseen
 from support.markers import put
 
 _CLOSED, _SHOWN, _TOLD = ("TriviaQA", "NQ-open"), ("RGB", "LoCoMo"), "NQ-open, three of four told"
@@ -33,7 +33,12 @@ _SETTINGS = {
     "three of four told": ((_TOLD,), True),
 }
 _OF_KIND = {False: _CLOSED, True: (*_SHOWN, _TOLD)}
-"""The sets of a shipped ranking, without and with memories in the prompt."""
+_PACKAGE = {False: COMMON, True: INVENTED}
+"""The sets of a shipped ranking, without and with memories in the prompt: those measured, and model_calibrate's."""
+_OF_PACKAGE = {
+    f"`model_calibrate`, {'with' if key else 'without'} memories": ((name,), key)
+    for key, name in _PACKAGE.items()
+}
 _ARRAYS = ("means", "scales", "weights")
 _EVIDENCE = {
     "nearest": "among the five nearest embeddings",
@@ -44,6 +49,10 @@ _FEWEST_RARE = 10
 _RANKING = (
     "| setting | answers, right | tier | AUROC | best single signal | gain over it | risk-coverage area "
     "| of the best single | least possible | gap closed |\n|---|---|---|---|---|---|---|---|---|---|"
+)
+_REPLIES = (
+    "| setting | replies, right | the model's words | a memory's words | the model was not asked "
+    "| memories shown have a right answer | they have none |\n|---|---|---|---|---|---|---|"
 )
 _PROBABILITIES = (
     "| setting | tier | right | Brier skill | calibration error | its floor |\n|---|---|---|---|---|---|"
@@ -60,22 +69,41 @@ def part(kept: Kept, names: Sequence[str], aside: bool) -> Labeled:
     return kept.labeled(*names, choose=lambda row: is_aside(row["question"], row["source"]) == aside)
 
 
+def kind(kept: Kept, with_memory: bool) -> tuple[Labeled, list[str]]:
+    """Return what a shipped ranking is fitted to, all but the questions kept aside, and the set of each answer."""
+    package = _PACKAGE[with_memory]
+
+    def is_fitted(row: Row) -> bool:
+        return row["set"] == package or not is_aside(row["question"], row["source"])
+
+    names = (*_OF_KIND[with_memory], package)
+    rows = [row for row in kept.chosen(*names, choose=is_fitted) if row["signals"]]
+    return kept.labeled(*names, choose=is_fitted), [row["set"] for row in rows]
+
+
 def ranking_rows(kept: Kept, tier: int, aside: bool) -> list[str]:
     """Compare probabilities with single signals, setting by setting, and tell how far they can be believed."""
     ranked_rows, probability_rows = [], []
-    for setting, (names, with_memory) in _SETTINGS.items():
+    kinds = {with_memory: kind(kept, with_memory) for with_memory in _OF_KIND}
+    for setting, (names, with_memory) in (_SETTINGS if aside else _SETTINGS | _OF_PACKAGE).items():
         answers, single = part(kept, names, aside), signal.features(0, with_memory)
+        if setting in _OF_PACKAGE:
+            answers = kept.labeled(*names)
         if answers.rare < _FEWEST_RARE:
             continue
+        whole, sets_ = kinds[with_memory]
+        chosen = np.isin(sets_, names)
         for level in range(tier + 1):
-            signals = signal.features(level, with_memory)
+            signals, shipped = signal.features(level, with_memory), f"{setting}, shipped ranking"
             if aside:
-                fitted = {setting: part(kept, names, aside=False)}
-                if with_memory:
-                    fitted[f"{setting}, shipped ranking"] = part(kept, _OF_KIND[with_memory], aside=False)
-                found = {name: transferred(own, answers, signals) for name, own in fitted.items()}
+                own = part(kept, names, aside=False)
+                found = {
+                    setting: transferred(own, answers, signals),
+                    shipped: transferred(whole, answers, signals),
+                }
             else:
-                found = {setting: unseen(answers, signals)}
+                together = fit.out_of_fold(whole, signals)[chosen]
+                found = {setting: unseen(answers, signals), shipped: Ranked(whole.at(chosen), together)}
             for name, ranked in found.items():
                 row, other = rows(name, level, ranked, single)
                 ranked_rows.append(row)
@@ -83,11 +111,32 @@ def ranking_rows(kept: Kept, tier: int, aside: bool) -> list[str]:
     return [_RANKING, *ranked_rows, "", _PROBABILITIES, *probability_rows]
 
 
+def reply_rows(kept: Kept, aside: bool) -> list[str]:
+    """Tell how the replies came about, and whether the memories shown contain a right answer."""
+    lines = [_REPLIES]
+    for setting, (names, with_memory) in _SETTINGS.items():
+        found = kept.chosen(*names, choose=lambda row: is_aside(row["question"], row["source"]) == aside)
+        found = [row for row in found if "action" in row]
+        if not with_memory or not found:
+            continue
+        told = [row for row in found if row["signals"]]
+        parts = (
+            [row for row in told if not row["signals"].get("quoted")],
+            [row for row in told if row["signals"].get("quoted")],
+            [row for row in found if not row["signals"]],
+            [row for row in told if row["stated"]],
+            [row for row in told if not row["stated"]],
+        )
+        cells = (f"{len(rows)}, {sum(row['correct'] for row in rows)}" for rows in (found, *parts))
+        lines.append(f"| {setting} | {' | '.join(cells)} |")
+    return lines
+
+
 def rankings(kept: Kept, sha256: str, name: str, form: str, tier: int) -> list[dict[str, Any]]:
-    """Fit the rankings that the package ships, on the questions that chose the design."""
+    """Fit the rankings that the package ships, to the questions that chose the design and to model_calibrate's."""
     found = []
-    for with_memory, names in _OF_KIND.items():
-        answers = part(kept, names, aside=False)
+    for with_memory in _OF_KIND:
+        answers, _ = kind(kept, with_memory)
         for level in range(tier + 1):
             fitted = fit.fit(answers, signal.features(level, with_memory))
             found.append(
@@ -146,21 +195,27 @@ def evidence_row(name: str, answers: Labeled, goal: str) -> str:
     return figure(f"evidence {name}, {found}", value, f"{start:.2f} by similarity", goal)
 
 
-def report(kept: Kept, tier: int, last: bool) -> str:
-    """Measure everything and write it as Markdown. The questions kept aside are measured in the last run only."""
+def report(kept: Kept, tier: int, last: bool, form: str) -> str:
+    """Measure everything and write it as Markdown. The questions kept aside are measured in the last run only.
+
+    What depends on no form, and questions without an answer, are measured in template form only.
+    """
     lines = [
         "Questions that chose the design, by cross-validation:",
         "",
         *ranking_rows(kept, tier, aside=False),
+        "",
+        *reply_rows(kept, aside=False),
     ]
     if last:
         lines += ["", "Questions kept aside, by calibrators of the others:", ""]
-        lines += ranking_rows(kept, tier, aside=True)
-    lines += ["", "| figure | value (95% interval) | start | goal |", "|---|---|---|---|"]
-    lines += unanswerable_rows(kept, tier)
-    for name, found in _EVIDENCE.items():
-        if len(answers := kept.labeled(name)):
-            lines.append(evidence_row(found, answers, ">= 0.85"))
+        lines += [*ranking_rows(kept, tier, aside=True), "", *reply_rows(kept, aside=True)]
+    if form == "template":
+        lines += ["", "| figure | value (95% interval) | start | goal |", "|---|---|---|---|"]
+        lines += unanswerable_rows(kept, tier)
+        for name, found in _EVIDENCE.items():
+            if len(answers := kept.labeled(name)):
+                lines.append(evidence_row(found, answers, ">= 0.85"))
     pools = {
         setting: (part(kept, names, aside=False), signal.features(tier, with_memory))
         for setting, (names, with_memory) in _SETTINGS.items()
@@ -168,7 +223,9 @@ def report(kept: Kept, tier: int, last: bool) -> str:
     if len(second := kept.labeled(kept.second(_TOLD))):
         pools["three of four told, second model"] = second, signal.features(0, True, chained=True)
     pools = {name: pool for name, pool in pools.items() if pool[0].rare >= _FEWEST_RARE}
-    lines += ["", *budget.rows(pools), "", *budget.label_rows(pools), "", *budget.alarm_rows()]
+    lines += ["", *budget.rows(pools, simulated=form == "template"), "", *budget.label_rows(pools)]
+    if form == "template":
+        lines += ["", *budget.alarm_rows()]
     return "\n".join(lines) + "\n"
 
 
@@ -188,7 +245,11 @@ def main() -> None:
     )
     options = parser.parse_args()
     kept = options.answers or Path(tempfile.gettempdir()) / f"mindful-confidence-{options.form}.jsonl"
-    asked = sets(options.data, options.limit)
+    asked = [
+        questions
+        for questions in sets(options.data, options.limit)
+        if options.form == "template" or questions.name != "unanswerable"
+    ]
     with Bench(os.environ["MINDFUL_DSN"], options.second, kept, options.minutes * 60, options.form) as bench:
         for questions in asked:
             bench.answer(questions)
@@ -200,7 +261,7 @@ def main() -> None:
             source = bench.one("select source from model where name = %s", FIRST)
             found = rankings(bench.kept, sha256, Path(source).stem, options.form, bench.tier)
             options.rankings.write_text(json.dumps(found, indent=1) + "\n")
-    text = report(bench.kept, bench.tier, options.last)
+    text = report(bench.kept, bench.tier, options.last, options.form)
     print(text, end="")
     if options.write:
         put(options.write, options.form, text)

@@ -11,12 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mindful.confidence.question import questions
 from mindful.core.text import words
 
 Row = dict[str, Any]
 
 ADVERSARIAL = 5
 """LoCoMo's category of questions about what was never said."""
+
+
+INVENTED, COMMON = "package, invented facts", "package, common knowledge"
+"""Sets of model_calibrate's questions, with and without memories."""
 
 
 @dataclass
@@ -35,8 +40,20 @@ class Questions:
 
 def sets(data: Path, limit: int) -> list[Questions]:
     """Read every set, at most `limit` questions of each, those that say most first."""
-    first = [passages(data, limit), trivia(data, limit), told(data, limit)]
+    first = [passages(data, limit), trivia(data, limit), told(data, limit), *package()]
     return [*first, *_locomo(data, limit), *_others(data, limit)]
+
+
+def package() -> list[Questions]:
+    """Give the questions of model_calibrate, those with memories first."""
+    rows = [
+        _gold(one.question, one.answers, memories=list(one.memories or ()), source=one.source)
+        for one in questions()
+    ]
+    return [
+        Questions(INVENTED, [row for row in rows if row["memories"]], tenant="package"),
+        Questions(COMMON, [row for row in rows if not row["memories"]], tenant="package"),
+    ]
 
 
 def trivia(data: Path, limit: int) -> Questions:

@@ -18,7 +18,7 @@ def array(*items: object) -> str:
 @pytest.mark.smoke
 def test_gold_is_answered_and_graded(ana: psycopg.Connection) -> None:
     spain = FRANCE | {"question": "What is the capital of Spain?", "answers": ["Madrid"], "source": "quiz"}
-    told = {"question": "Who sings?", "answers": ["know"], "memories": ["Ann sings.", "Bo hums."]}
+    told = {"question": "Who sings?", "answers": ["Ann"], "memories": ["Ann sings.", "Bo hums."]}
     assert ana.execute(
         "select gold_evaluate(%s, %s, source => 'set')",
         (array(FRANCE, MARS, spain, told), SCRIPTED_GENERATOR),
@@ -31,7 +31,7 @@ def test_gold_is_answered_and_graded(ana: psycopg.Connection) -> None:
         (FRANCE["question"], "set", "The capital of France is Paris.", True, "gold", False, False),
         (MARS["question"], "set", "I do not know.", False, "gold", False, False),
         (spain["question"], "quiz", "I do not know.", False, "gold", False, False),
-        (told["question"], "set", "I do not know.", True, "gold", True, True),
+        (told["question"], "set", 'I remember: "Ann sings."', True, "gold", True, True),
     ]
     assert ana.execute("select count(*) from memory").fetchone() == (0,)
     assert ana.execute("select count(*) from generation").fetchone() == (4,)

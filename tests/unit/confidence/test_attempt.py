@@ -10,6 +10,7 @@ import pytest
 from mindful.confidence.action import Settings, Trail, act, notice
 from mindful.confidence.attempt import Asking, Attempt, retrieve, retry
 from mindful.confidence.decision import Decision
+from mindful.conversation.reply import Reply
 from mindful.core.errors import MindfulError
 from mindful.core.ports import Row, Sampling
 from unit.confidence.asked import CALIBRATED, answered, attempt_of, context_of, database
@@ -132,7 +133,7 @@ def wanting(**settings: Any) -> Settings:
 def acted(wanted: Settings, db: FakeDatabase, *memories: str) -> Trail:
     context = context_of("Who is it?", *memories)
     call, answer = answered(db, context)
-    return act(db, wanted, call, context, SAMPLING, answer)
+    return act(db, wanted, call, context, SAMPLING, Reply(answer))
 
 
 def test_by_default_an_answer_is_flagged_and_nothing_else() -> None:
@@ -312,7 +313,7 @@ def test_a_question_is_asked_back_where_a_name_is_of_two(texts: list[str], role:
     context = context_of("What does Anna want?")
     context = type(context)(context.parts, context.layout, considered=considered)
     call, answer = answered(db, context)
-    trail = act(db, wanting(chat_clarify=True), call, context, SAMPLING, answer)
+    trail = act(db, wanting(chat_clarify=True), call, context, SAMPLING, Reply(answer))
     assert trail.role == role
     assert trail.decision.action == ("clarify" if role == "clarification" else "uncalibrated")
     assert trail.reply != "" if role == "clarification" else trail.reply == "a fox"

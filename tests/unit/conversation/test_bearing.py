@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from mindful.conversation.bearing import Bearing, _scores, invents, outdated
+from mindful.conversation.near import Stored
 from mindful.core.ports import Row
 from unit.fakes import FakeDatabase
 
@@ -111,7 +112,7 @@ def test_a_memory_that_lacks_what_is_asked_about_scores_less_and_may_still_answe
     found = bearing("How many eggs does the recipe need?", dict.fromkeys(contents, ""))
     found = replace(found, contents=contents, beyond=dict.fromkeys(contents, ""))
     embedder: Any = None  # the memories lack no word of the question
-    scores = _scores(FakeDatabase({}), embedder, found)
+    scores = _scores(Stored(FakeDatabase({}), "e"), embedder, found)
     assert 0 < scores[2] < scores[1]
 
 

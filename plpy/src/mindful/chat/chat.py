@@ -13,10 +13,18 @@ from mindful.confidence import action
 from mindful.confidence.action import Trail
 from mindful.confidence.decision import Decision
 from mindful.conversation import assistant, clarification
-from mindful.conversation.bearing import invents
-from mindful.conversation.context import TURNS, compose
+from mindful.conversation.context import TURNS
 from mindful.conversation.reading import read
 from mindful.conversation.recap import keep_up
+from mindful.conversation.reply import (
+    Reply,
+    extracted,
+    is_grounded,
+    is_unanswered,
+    prepared,
+    settled,
+    spoken,
+)
 from mindful.conversation.state import ConversationState
 from mindful.conversation.tool import Toolbox
 from mindful.core.entry import writing_function
@@ -25,9 +33,6 @@ from mindful.core.ports import Database, Sampling
 from mindful.generate.call import BLANK, Call, tokens_of
 from mindful.generate.sampling import Drawing, most, sampling_of
 from mindful.models import runtime
-
-_SILENCE = "..."
-"""The reply where the model has nothing but an end token to say: that is a turn too."""
 
 
 class Arguments(NamedTuple):
@@ -98,14 +103,9 @@ class Chat:
         self._settings = reading.settings
         self._sampling = given.sampling(reading.settings)
         tools = Toolbox(db, self._spec, self._generator, reading.settings)
-        self.context = compose(
+        self.context = prepared(
             db, self._spec, self._generator, reading, message, self._sampling, given.memories, tools
         )
-        if self.context.reply is None and self._is_unknown() and reading.settings["chat_retrieve"]:
-            widest = reading.settings["chat_retrieve_memories"]
-            self.context = compose(
-                db, self._spec, self._generator, reading, message, self._sampling, widest, None
-            )
         self.session_id = given.session_id or str(uuid.uuid4())
         self._is_new = given.session_id is None
         self._new_message = message
@@ -121,35 +121,28 @@ class Chat:
 
     def answer(self) -> str:
         """Generate the whole reply, and store both turns."""
-        if self._is_unknown():
+        if is_unanswered(self.context):
             return self._without_answer()
         self._prepare()
-        reply = self._call.answer(self._db, self.context.memory_ids)
-        if not reply.strip(BLANK):
-            reply += _SILENCE
-        if not self._is_grounded(reply):
-            reply = self.context.extract()
-        return self._finish(reply, self._wanted) + self._notice()
+        text = self._call.answer(self._db, self.context.memory_ids)
+        return self._finish(settled(self.context, text), self._wanted) + self._notice()
 
     def stream(self) -> Iterator[str]:
         """Yield the reply as it is made, then store both turns."""
-        if self._is_unknown():
+        if is_unanswered(self.context):
             yield self._without_answer()
             return
         self._prepare()
-        reply, held = "", ""
+        text, held = "", ""
         for piece in self._call.stream(self._db, self.context.memory_ids):
-            reply += piece
+            text += piece
             held += piece
-            if self._is_grounded(reply, part=True):
+            if is_grounded(self.context, text, part=True):
                 yield held
                 held = ""
-        if held:
-            reply = self.context.extract()
-            yield reply
-        if not reply.strip(BLANK):
-            reply += _SILENCE
-            yield _SILENCE
+        reply = extracted(self.context) if held else spoken(text)
+        if held or not text.strip(BLANK):
+            yield reply.text
         # What has been read cannot be taken back: nothing else is done than to flag it.
         self._finish(reply, self._wanted.flagging(), streamed=True)
         if notice := self._notice():
@@ -170,28 +163,6 @@ class Chat:
             "model": self._spec.name,
         }
 
-    def _is_unknown(self) -> bool:
-        """Return whether the message is answered without the model: no memory answers it, or no setting fits it."""
-        found = self.context.bearing
-        return self.context.reply is not None or (found is not None and found.unknown)
-
-    def _is_invented(self, reply: str) -> bool:
-        """Return whether a reply to such a message has a name or a number of its own."""
-        found = self.context.bearing
-        return found is not None and found.own and invents(reply, self._sources())
-
-    def _is_grounded(self, reply: str, part: bool = False) -> bool:
-        """Return whether a reply, or the part of it made so far, rests on a memory that answers the message, if any."""
-        found = self.context.bearing
-        if found is None or not found.own:
-            return True
-        if self.context.repeats_example(reply) or not found.is_grounded(reply, self.context.memory_ids):
-            return False
-        return part or not found.quoted(self.context.memory_ids) or not invents(reply, self._sources())
-
-    def _sources(self) -> Iterator[str]:
-        return (part.content for part in self.context.parts)
-
     def _without_answer(self) -> str:
         self._call.skip()
         trail = action.without_answer(self._db, self._wanted, self._call, self.context, self._sampling)
@@ -207,13 +178,11 @@ class Chat:
         flagged = self._wanted.chat_flag_notice and self._decision.unsure
         return action.notice(self._decision) if flagged else ""
 
-    def _finish(self, reply: str, wanted: action.Settings, streamed: bool = False) -> str:
+    def _finish(self, reply: Reply, wanted: action.Settings, streamed: bool = False) -> str:
         """Do what follows from how sure the reply is, store it, and return what is shown."""
-        trail = action.act(self._db, wanted, self._call, self.context, self._sampling, reply.strip(BLANK))
-        if not streamed and trail.decision.unsure and self._is_invented(trail.reply):
-            trail.replace(
-                "abstain", self.context.unknown(), "the answer has a name or number that its sources lack"
-            )
+        trail = action.act(self._db, wanted, self._call, self.context, self._sampling, reply)
+        if not streamed:
+            action.withhold(trail)
         return self._stored(trail)
 
     def _stored(self, trail: Trail) -> str:

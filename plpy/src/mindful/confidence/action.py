@@ -18,6 +18,7 @@ from mindful.conversation import clarification
 from mindful.conversation.clarification import Question
 from mindful.conversation.lesson import is_repeated
 from mindful.conversation.prompt import OWN, UNKNOWN, Context
+from mindful.conversation.reply import Reply, is_invented
 from mindful.core.errors import MindfulError
 from mindful.core.ports import Database, Sampling
 from mindful.generate.call import Call
@@ -145,21 +146,39 @@ class Trail:
 
 
 def act(
-    db: Database, wanted: Settings, call: Call, context: Context, sampling: Sampling, answer: str
+    db: Database, wanted: Settings, call: Call, context: Context, sampling: Sampling, reply: Reply
 ) -> Trail:
-    """Decide about an answer. While it is flagged, take the steps that the settings enable, in order."""
-    started = time.perf_counter()
-    first = Attempt(
-        call, context, answer, decide_answer(db, call, context, answer, budget=wanted.error_budget)
-    )
-    first.decision.total_ms = (time.perf_counter() - started) * 1000
-    _let_pass(first.decision, wanted.answer_above)
-    trail = Trail(db, wanted, sampling, first)
+    """Decide about a reply. While it is flagged, take the steps that the settings enable, in order."""
+    trail = judge(db, wanted, call, context, sampling, reply)
     for step in (_retrieve, _weigh, _escalate, _retry, _clarify, _abstain, _offer):
         if not trail.decision.unsure:
             break
         step(trail)
     return trail
+
+
+def judge(
+    db: Database, wanted: Settings, call: Call, context: Context, sampling: Sampling, reply: Reply
+) -> Trail:
+    """Decide about a reply by the signals of tier 0."""
+    started = time.perf_counter()
+    decision = decide_answer(db, call, context, reply.text, budget=wanted.error_budget, quoted=reply.quoted)
+    decision.total_ms = (time.perf_counter() - started) * 1000
+    _let_pass(decision, wanted.answer_above)
+    return Trail(db, wanted, sampling, Attempt(call, context, reply.text, decision))
+
+
+def withhold(trail: Trail) -> None:
+    """Reply that the answer is unknown instead of a flagged one with a name or number that its sources lack."""
+    if trail.decision.unsure and is_invented(trail.standing.context, trail.reply):
+        reason = "the answer has a name or number that its sources lack"
+        trail.replace("abstain", trail.standing.context.unknown(), reason)
+
+
+def shown(made: Attempt) -> str:
+    """Return what is shown for an attempt, if it is the one to show."""
+    invented = made.decision.unsure and is_invented(made.context, made.answer)
+    return made.context.unknown() if invented else made.answer
 
 
 def _let_pass(decision: Decision, least: float) -> None:

@@ -83,11 +83,17 @@ def decide_answer(
     budget: float = 0,
     known: Mapping[str, float] | None = None,
     after: Sequence[int] = (),
+    quoted: bool = False,
 ) -> Decision:
-    """Decide about an answer by the signals of tier 0 and the given ones."""
+    """Decide about an answer by the signals of tier 0 and the given ones.
+
+    The tokens of a call tell nothing of a quoted answer, which is a memory's words in place of the model's.
+    """
     started = time.perf_counter()
-    signals = free(call.signals, context.question, answer) | dict(known or {})
+    signals = free({} if quoted else call.signals, context.question, answer) | dict(known or {})
     if context.notes:
+        signals["quoted"] = float(quoted)
+        signals["bearing"] = 0.0 if context.bearing is None else context.bearing.best
         signals |= grounding(answer, context.question, context.notes)
         signals |= conveyed(answer, context.question, context.notes)
     if context.memory_ids:

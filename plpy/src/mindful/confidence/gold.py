@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mindful.confidence.attempt import Asking, Attempt, attach, escalate
-from mindful.confidence.decision import Decision, decide_answer, record
+from mindful.confidence import action
+from mindful.confidence.attempt import Asking, attach, escalate
+from mindful.confidence.decision import Decision, record
 from mindful.confidence.evidence import Evidence, gather
-from mindful.conversation.context import compose
-from mindful.conversation.prompt import Context, Part
+from mindful.conversation.prompt import Context
 from mindful.conversation.reading import read
+from mindful.conversation.reply import Reply, is_unanswered, prepared, replies
 from mindful.core.entry import writing_function
 from mindful.core.errors import InvalidParameterError, MindfulError, NotReadyError, NullValueError
 from mindful.core.ports import Database, Generator, ModelSpec, Sampling
@@ -58,9 +59,9 @@ def gold_evaluate(
     decisions: list[Decision] = []
     followers: list[Decision | None] = []
     for start in range(0, len(questions), AT_ONCE):
-        for first, second in answering.decided(questions[start : start + AT_ONCE]):
-            decisions.append(first)
-            followers.append(second)
+        for one in answering.answered(questions[start : start + AT_ONCE]):
+            decisions.append(one.decision)
+            followers.append(one.second)
     _store(db, questions, decisions, followers)
     return len(questions)
 
@@ -112,8 +113,17 @@ def _broken(number: int, problem: str) -> MindfulError:
     )
 
 
+@dataclass(frozen=True)
+class Answered:
+    """What chat shows for a question, and the decisions about it and about the second model's answer, if any."""
+
+    reply: str
+    decision: Decision
+    second: Decision | None = None
+
+
 class Answering:
-    """Answers gold questions by one model with one sampling."""
+    """Answers gold questions by one model with one sampling, as a new chat would."""
 
     def __init__(
         self, db: Database, model: str | None, sampling: Sampling, memories: int | None, tier: int
@@ -124,47 +134,54 @@ class Answering:
         self._spec, self._generator = runtime.generator(db, model)
         self.model = self._spec.name
 
-    def decided(self, questions: Sequence[Gold]) -> list[tuple[Decision, Decision | None]]:
-        """Answer questions in one batch, and decide about the answers. Flagged ones may have a second model's too."""
+    def answered(self, questions: Sequence[Gold]) -> list[Answered]:
+        """Answer questions in one batch, and decide about the replies. Flagged ones may have a second model's too."""
         contexts = [self.context(gold) for gold in questions]
         calls = [self.call(gold, context) for gold, context in zip(questions, contexts, strict=True)]
-        texts = Call.answer_many(self._db, calls, [context.memory_ids for context in contexts])
-        answers = [text.strip(BLANK) for text in texts]
-        evidence = gather(self._db, self._spec, contexts, answers, self._sampling, self._tier)
+        asked = [at for at, context in enumerate(contexts) if not is_unanswered(context)]
+        shown = [contexts[at].memory_ids for at in asked]
+        texts = Call.answer_many(self._db, [calls[at] for at in asked], shown)
+        found = list(replies(contexts, texts))
+        evidence = self._gathered([contexts[at] for at in asked], [found[at].text for at in asked])
+        of_answer = dict(zip(asked, evidence, strict=True))
         return [
-            self._decide(call, context, answer, one)
-            for call, context, answer, one in zip(calls, contexts, answers, evidence, strict=True)
+            self._decided(calls[at], context, found[at], of_answer.get(at))
+            for at, context in enumerate(contexts)
         ]
 
-    def _decide(
-        self, call: Call, context: Context, answer: str, evidence: Evidence
-    ) -> tuple[Decision, Decision | None]:
-        if evidence.failure is not None:
+    def _gathered(self, contexts: Sequence[Context], answers: Sequence[str]) -> list[Evidence]:
+        found = gather(self._db, self._spec, contexts, answers, self._sampling, self._tier)
+        if failure := next((one.failure for one in found if one.failure is not None), None):
             raise NotReadyError(
-                f"signals of tier {self._tier} cannot be gathered: {evidence.failure}",
+                f"signals of tier {self._tier} cannot be gathered: {failure}",
                 "Pass a lower signal_tier, or register a default embedder and set the model's fallback.",
             )
-        first = decide_answer(self._db, call, context, answer)
-        first.answer = answer
-        attach(first, evidence)
-        if evidence.second is None or first.action == "answer":
-            return first, None
-        second = escalate(Asking(self._db, self._sampling), Attempt(call, context, answer, first), evidence)
-        second.decision.answer = second.answer
-        return first, second.decision
+        return found
+
+    def _decided(self, call: Call, context: Context, reply: Reply, evidence: Evidence | None) -> Answered:
+        wanted = action.Settings()
+        if evidence is None:
+            call.skip()
+            trail = action.without_answer(self._db, wanted, call, context, self._sampling)
+        else:
+            trail = action.judge(self._db, wanted, call, context, self._sampling, reply)
+            attach(trail.decision, evidence)
+        first, second = trail.standing, None
+        if evidence is not None and evidence.second is not None and first.decision.action != "answer":
+            second = escalate(Asking(self._db, self._sampling), first, evidence)
+            second.decision.answer = second.answer
+        action.withhold(trail)
+        first.decision.answer = trail.reply
+        return Answered(trail.reply, first.decision, None if second is None else second.decision)
 
     def context(self, gold: Gold) -> Context:
         """Compose the prompt for a question."""
         memories = self._memories if gold.memories is None else 0
         reading = read(self._db, None, 0, self._spec.name, gold.question)
-        context = compose(
-            self._db, self._spec, self._generator, reading, gold.question, self._sampling, memories
+        return prepared(
+            *(self._db, self._spec, self._generator, reading, gold.question, self._sampling, memories),
+            given=gold.memories or (),
         )
-        if not gold.memories:
-            return context
-        first, *rest = context.parts
-        notes = [Part("memory", "user", text, self._generator.count(text)) for text in gold.memories]
-        return replace(context, parts=[first, *notes, *rest])
 
     def call(self, gold: Gold, context: Context) -> Call:
         """Return the call that answers a question. Errors name the item."""
@@ -172,7 +189,8 @@ class Answering:
             tokens = tokens_of(self._generator, context.messages())
         except MindfulError as error:
             raise type(error)(f"item {gold.item} of gold: {error}", error.hint) from None
-        return Call(self._spec, self._generator, tokens, self._sampling)
+        # The texts of the tokens tell where an answer repeats itself.
+        return Call(self._spec, self._generator, tokens, replace(self._sampling, alternatives=0))
 
 
 def _store(

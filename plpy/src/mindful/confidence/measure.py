@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mindful.confidence import attempt
-from mindful.confidence.action import settings
+from mindful.confidence.action import settings, shown
 from mindful.confidence.attempt import Asking, Attempt
 from mindful.confidence.decision import decide, record
 from mindful.confidence.gold import Answering, Gold, grade
@@ -97,7 +97,7 @@ class _Measure:
         if made is None:
             return Pair(False, row["correct"], row["correct"])
         made.decision.parent_id, made.decision.gold_id = row["decision_id"], row["gold_id"]
-        made.decision.answer = made.answer
+        made.decision.answer = shown(made)
         made.decision.total_ms = (time.perf_counter() - started) * 1000
         [correct] = grade(self._db, record(self._db, [made.decision]))
         return Pair(made.replaces(before), row["correct"], correct)

@@ -80,15 +80,17 @@ def free(token_signals: Mapping[str, float], question: str, answer: str) -> Sign
     """Return the signals of an answer's tokens, length, form and wording.
 
     The sum of log-probabilities comes first: the log-probability of the greedy sequence (Aichberger et al. 2024,
-    arXiv 2412.15176). Length is a signal too, as the sum depends on it.
+    arXiv 2412.15176). Length is a signal too, as the sum depends on it. Without tokens, as for a memory's words, the
+    signals of tokens are missing.
     """
     names = (
         *("logprob_sum", "logprob_mean", "logprob_min", "logprob_first"),
         *("entropy_mean", "entropy_high", "margin_min", "looped"),
     )
     signals = {name: float(token_signals[name]) for name in names if name in token_signals}
+    if "tokens" in token_signals:
+        signals["log_tokens"] = math.log1p(token_signals["tokens"])
     return signals | {
-        "log_tokens": math.log1p(token_signals.get("tokens", 0)),
         "echo": share(words(answer), words(question)),
         "capitalized": float(bool(_CAPITAL.search(answer))),
         "digits": float(any(letter.isdigit() for letter in answer)),

@@ -74,16 +74,16 @@ class _Survey:
         if not asked:
             return
         sampling = sampling_of(_TOKENS, 0.0, None)
-        decided = Answering(self._db, self._spec.name, sampling, 0, self._tier).decided(asked)
+        answered = Answering(self._db, self._spec.name, sampling, 0, self._tier).answered(asked)
         rows = [
             {
                 "place": gold.item,
                 "answers": list(gold.answers),
-                "answer": decision.answer,
-                "with_memory": decision.with_memory,
-                "signals": decision.signals,
+                "answer": one.reply,
+                "with_memory": one.decision.with_memory,
+                "signals": one.decision.signals,
             }
-            for gold, (decision, _) in zip(asked, decided, strict=True)
+            for gold, one in zip(asked, answered, strict=True)
         ]
         self._db.rows(
             """insert into mindful.model_answer (model, survey, questions, place, with_memory, signals, correct)
@@ -107,7 +107,7 @@ class _Survey:
         """Fit a ranking for each kind of answers and tier, as far as the answers allow."""
         rows = self._db.rows(
             """select with_memory, signals, correct, place from mindful.model_answer
-               where model = $1 and survey = $2 order by place""",
+               where model = $1 and survey = $2 and signals <> '{}' order by place""",
             ("text", "text"),
             (self._spec.name, self._survey),
         )

@@ -13,12 +13,13 @@ from mindful.confidence.calibrator import prior
 from mindful.confidence.evidence import kinds
 from mindful.confidence.gold import AT_ONCE, Answering, Gold
 from mindful.confidence.signal import features
+from mindful.conversation.reply import is_unanswered, replies
 from mindful.core.entry import writing_function
 from mindful.core.errors import InvalidParameterError, NullValueError
 from mindful.core.ports import Completion, Database, Row, Sampling
 from mindful.core.setting import setting_get
 from mindful.core.slot import Turn
-from mindful.generate.call import BLANK, tokens_of
+from mindful.generate.call import tokens_of
 from mindful.models import runtime
 
 if TYPE_CHECKING:
@@ -155,14 +156,18 @@ class _Replay(Knob):
             batch, started = rows[at : at + AT_ONCE], time.perf_counter()
             samplings = [_sampling(row, self._max_tokens, temperature) for row in batch]
             answering = Answering(self._db, self._model, samplings[0], memories, 0)
-            prompts = [tokens_of(generator, answering.context(_gold(row)).messages()) for row in batch]
+            contexts = [answering.context(_gold(row)) for row in batch]
             completions = [Completion() for _ in batch]
+            asked = [at for at, context in enumerate(contexts) if not is_unanswered(context)]
+            prompts = [tokens_of(generator, contexts[at].messages()) for at in asked]
             # Not through Call, which adds a row to generation: these answers are shown to no user.
-            with Turn(self._db, wide=len(batch) > 1, served=generator.served) as turn:
-                texts += generator.stream_many(prompts, samplings, completions, turn)
+            given = [samplings[at] for at in asked], [completions[at] for at in asked]
+            with Turn(self._db, wide=len(asked) > 1, served=generator.served) as turn:
+                made = generator.stream_many(prompts, *given, turn) if asked else []
+            texts += [reply.text for reply in replies(contexts, made)]
             tokens += [len(one.logprobs) for one in completions]
             ms += [(time.perf_counter() - started) * 1000 / len(batch)] * len(batch)
-        return Trial(self._graded([text.strip(BLANK) for text in texts], rows), tokens, ms)
+        return Trial(self._graded(texts, rows), tokens, ms)
 
     def _graded(self, answers: Sequence[str], rows: Sequence[Row]) -> list[float]:
         graded = self._db.rows(

@@ -20,6 +20,7 @@ from mindful.conversation.expected import (
     name_told,
     plain,
 )
+from mindful.conversation.near import Near, Stored
 from mindful.conversation.statement import declares
 from mindful.core.pattern import IGNORECASE, linear
 from mindful.core.ports import Database, Row, Vector
@@ -325,20 +326,19 @@ class Bearing:
 
 
 def weigh(
-    db: Database, message: str, embedder: FoundEmbedder, vector: str, contents: dict[int, str]
+    db: Database,
+    message: str,
+    embedder: FoundEmbedder,
+    vector: str,
+    contents: dict[int, str],
+    near: Near | None = None,
 ) -> Bearing:
-    """Compare a question with memories, given by their ids."""
+    """Compare a question with memories, given by their ids, or with other texts by `near`."""
     question, ids = plain(message), list(contents)
     if question != message:
         vector = to_text(embedder.embed([question])[0])
-    rows = db.rows(
-        """select w.id, w.lacked, w.held, s.similarity
-           from _mindful.words_beyond($1, $2) w
-           join unnest($2, _mindful.recall_similarities($3, $2, array[$4]))
-               s (id, similarity) using (id)""",
-        ("text", "bigint[]", "text", "text"),
-        (question, ids, embedder.name, vector),
-    )
+    near = near or Stored(db, embedder.name)
+    rows = near.compared(question, vector, ids)
     similarities = {row["id"]: row["similarity"] for row in rows}
     beyond = {row["id"]: row["lacked"] for row in rows}
     held = {row["id"]: row["held"] for row in rows}
@@ -352,7 +352,7 @@ def weigh(
     own = _margin(embedder, found) >= _LEAST[_kind(found)]
     if not own and not found.near():
         return found
-    scores = _scores(db, embedder, found)
+    scores = _scores(near, embedder, found)
     own = own or max(scores.values(), default=0.0) >= _SURELY
     return replace(found, own=own, scores=scores if own else {})
 
@@ -398,7 +398,7 @@ def _replaces(bearing: Bearing, new: Row, old: Row, nearness: float) -> bool:
     )
 
 
-def _scores(db: Database, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, float]:
+def _scores(near: Near, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, float]:
     """Return how well each memory that may answer the question does: a weighted mean of two cosine similarities.
 
     They are those of the question, and of its words that the memory lacks, 1 if it lacks none. What is asked for is
@@ -411,11 +411,7 @@ def _scores(db: Database, embedder: FoundEmbedder, bearing: Bearing) -> dict[int
     rest: dict[int, float] = {}
     if texts:
         vectors = dict(zip(texts, map(to_text, embedder.embed(texts)), strict=True))
-        found = db.one(
-            "select _mindful.recall_similarities($1, $2, $3) as found",
-            ("text", "bigint[]", "text[]"),
-            (embedder.name, list(lacking), [vectors[words] for words in lacking.values()]),
-        )["found"]
+        found = near.similarities(list(lacking), [vectors[words] for words in lacking.values()])
         rest = dict(zip(lacking, found, strict=True))
     return {
         id_: _WHOLE * bearing.similarities[id_] + (1 - _WHOLE) * rest.get(id_, 1.0) - _mismatch(bearing, id_)

@@ -13,6 +13,7 @@ from mindful.conversation.bridge import named_instead
 from mindful.conversation.clarification import Clarified
 from mindful.conversation.expected import kind_of
 from mindful.conversation.lesson import Lesson, lessons
+from mindful.conversation.near import Given
 from mindful.conversation.prompt import LAYOUT, OWN, Context, Part, acknowledgements, example_of, lines
 from mindful.conversation.reading import Reading, read
 from mindful.conversation.statement import states
@@ -72,10 +73,12 @@ def compose(
     sampling: Sampling,
     memories: int | None,
     tools: Toolbox | None = None,
+    given: Sequence[str] = (),
 ) -> Context:
     """Put together what a generator is shown for a message; without one, for the session's last message.
 
     With tools, those that the message asks for are called. Memories are as many as the setting says where it is None.
+    The given texts stand in the prompt as memories, as they are, and nothing is recalled.
     """
     if memories is None:
         memories = reading.settings["chat_memories"]
@@ -85,7 +88,7 @@ def compose(
         raise NullValueError(
             "message is null", "Give a message, or a session whose last message waits for an answer."
         )
-    return _Composer(db, spec, generator, reading, tools).compose(message, sampling, memories)
+    return _Composer(db, spec, generator, reading, tools, given).compose(message, sampling, memories)
 
 
 def shown_again(
@@ -117,12 +120,14 @@ class _Composer:
         generator: Generator,
         reading: Reading,
         tools: Toolbox | None,
+        given: Sequence[str] = (),
     ) -> None:
         self._db = db
         self._spec = spec
         self._generator = generator
         self._reading = reading
         self._tools = tools
+        self._given = given
         self._considered: Sequence[Row] = ()
         self._lessons: Sequence[Lesson] = ()
         self._bearing: Bearing | None = None
@@ -150,9 +155,11 @@ class _Composer:
         said = self._said(turns)
         # Turns that leave the window must stay recallable, so those that surely stay are chosen first.
         shown = {part.memory_id for part in (*self._window(said, room * 2 // 3), *core)}
-        recalled = fitting(
-            self._recall(message, shown, 0 if acknowledges else memories, clarified), room // 3 - around
-        )
+        if self._given:
+            recalled = self._shown_as_given(message)
+        else:
+            found = self._recall(message, shown, 0 if acknowledges else memories, clarified)
+            recalled = fitting(found, room // 3 - around)
         calls = self._tools.use(message, room // 4) if self._tools else []
         called = [
             self.part("tool", "user", call.content, f"{call.outcome}, called for the message")
@@ -332,6 +339,23 @@ class _Composer:
             reason = ", ".join(f"{name} {value:.2f}" for name, value in found.items() if value is not None)
             reason = reason or "tells of the user"
             yield self.part("memory", "user", row["content"], reason, row["id"], row["score"])
+
+    def _shown_as_given(self, message: str) -> list[Part]:
+        """Return the given texts as memories, and weigh them as answers to the message."""
+        parts = [
+            self.part("memory", "user", text, "given with the question", -at)
+            for at, text in enumerate(self._given, start=1)
+        ]
+        embedder = runtime.default_embedder(self._db)
+        if embedder is not None and len(message) <= bearing.LONGEST:
+            contents = {-at: text for at, text in enumerate(self._given, start=1)}
+            vector = to_text(embedder.embed([message])[0])
+            near = Given(self._db, embedder, contents)
+            self._bearing = bearing.weigh(self._db, message, embedder, vector, contents, near)
+            self._considered = [
+                {"id": id_, "content": text, "kind": "fact"} for id_, text in contents.items()
+            ]
+        return parts
 
     def _found(self, message: str, vector: str | None, embedder: str | None, most: int) -> Sequence[Row]:
         return self._db.rows(

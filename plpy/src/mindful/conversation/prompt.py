@@ -80,7 +80,7 @@ class Context:
 
     def unknown(self) -> str:
         """Return the statement that the answer is unknown, with the nearest of the memories shown."""
-        shown = [row for row in self.considered if row["id"] in self.memory_ids]
+        shown = [row for row in self.considered if row["id"] in self.shown_ids]
         near = self.bearing.nearest(shown) if self.bearing else []
         quoted = " ".join(f'"{content}"' for content in near)
         return f"I do not know for sure. I remember: {quoted}" if quoted else UNKNOWN
@@ -95,14 +95,19 @@ class Context:
         assert self.bearing is not None
         if self.bearing.own_name is not None:
             return f"Your name is {self.bearing.own_name}."
-        if name := self.bearing.name_told(self.memory_ids):
+        if name := self.bearing.name_told(self.shown_ids):
             return name if name.endswith(".") else f"{name}."
-        quoted = self.bearing.quoted(self.memory_ids)
+        quoted = self.bearing.quoted(self.shown_ids)
         return f"I remember: {quoted}" if quoted else self.unknown()
 
     @property
     def memory_ids(self) -> list[int]:
         """The recalled memories among the parts."""
+        return [id_ for id_ in self.shown_ids if id_ > 0]
+
+    @property
+    def shown_ids(self) -> list[int]:
+        """The memories among the parts. Texts given with the question have negative ids."""
         return [part.memory_id for part in self.parts if part.part == "memory" and part.memory_id is not None]
 
     @property

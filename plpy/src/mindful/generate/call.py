@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mindful.core.errors import ContextLengthError, DataError, InvalidParameterError
 from mindful.core.ports import Completion, Database, Generator, Message, ModelSpec, Piece, Sampling
 from mindful.core.slot import Turn
+from mindful.core.text import TextStream
 from mindful.generate.loop import LoopWatch
 from mindful.generate.sampling import Drawing, sampling_of
 from mindful.models import runtime
@@ -83,15 +84,28 @@ class Call:
             return
         for piece in pieces:
             if watch.push(piece, len(done.logprobs)):
-                tokens = watch.cut()
-                for values in (done.logprobs, done.entropies, done.margins, done.pieces):
-                    del values[tokens:]
-                done.looped, done.finish_reason = True, "stop"
+                self._end(watch)
                 break
             if shown := watch.show():
                 yield shown
         if rest := watch.show(ended=True):
             yield rest
+
+    def _end(self, watch: LoopWatch) -> None:
+        done, tokens = self._completion, watch.cut()
+        for values in (done.logprobs, done.entropies, done.margins, done.pieces):
+            del values[tokens:]
+        done.looped, done.finish_reason = True, "stop"
+
+    def _ended(self, text: str) -> str:
+        """Return an answer of a batch up to where it repeats itself, if the texts of its tokens are known."""
+        watch, stream = LoopWatch(), TextStream(self._sampling.stop)
+        for tokens, piece in enumerate(self._completion.pieces if self._ends_loops else (), start=1):
+            if watch.push(stream.push(piece.data), tokens):
+                self._end(watch)
+                return watch.text
+            watch.show()
+        return text
 
     def skip(self) -> None:
         """Leave the model out: the call ends without a token and is not recorded."""
@@ -198,6 +212,7 @@ class Call:
                 [call._completion for call in calls],
                 turn,
             )
+        texts = [call._ended(text) for call, text in zip(calls, texts, strict=True)]
         if _recorded(db):
             rows = [
                 {name: value for name, (_, value) in call._columns(turn, shown).items()}

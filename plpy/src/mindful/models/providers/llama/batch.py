@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mindful.core.errors import CorruptedModelError
-from mindful.core.ports import Completion, Sampling, Workers
+from mindful.core.ports import Completion, Piece, Sampling, Workers
 from mindful.core.process import return_free_memory
 from mindful.core.text import TextStream
 from mindful.models.providers.llama.library import last_error, llama, np
@@ -308,6 +308,7 @@ class _Job:
     completion: Completion
     text: TextStream
     cells: int
+    alternatives: int | None
     pieces: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -427,6 +428,7 @@ class Answers:
                 completion,
                 TextStream(self._samplings[at].stop),
                 self._needs[at],
+                self._samplings[at].alternatives,
             )
             self._free -= job.cells
             self._context.fork(sequence)
@@ -446,8 +448,12 @@ class Answers:
             workers.check()
             logits = self._context.logits(at)
             token = job.sampler.choose(self._context.context, at, logits)
-            self._signals.read(logits, token, job.completion)
-            if not job.advance(token, self._weights.piece(token), self._weights.ends(token)):
+            likeliest = self._signals.read(logits, token, job.completion, job.alternatives or 0)
+            piece, is_last = self._weights.piece(token), self._weights.ends(token)
+            if job.alternatives is not None and not is_last:
+                shown = tuple((self._weights.name(other), value) for other, value in likeliest)
+                job.completion.pieces.append(Piece(piece, job.completion.logprobs[-1], shown))
+            if not job.advance(token, piece, is_last):
                 self._finish(job)
 
     def _finish(self, job: _Job) -> None:
