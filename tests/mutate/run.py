@@ -15,6 +15,7 @@ import argparse
 import ast
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -41,11 +42,9 @@ LEFT_OUT = ("core/backend.py", "models/providers/llama/", "_version.py")
 ROOMS = ("core", "models", "generate", "memory", "conversation", "learning", "confidence", "chat")
 SERVED = ("smoke", "room")
 STAGES = ("unit", "lint", *SERVED)
-_MANY = 60
-"""Tests that run a line: of more, all tests are run, those of the room first."""
 _NO_TESTS = 5
 """Exit status of pytest where there are none to run."""
-UNIT_S = 300
+UNIT_S = 900
 """Seconds after which unit tests have noticed; enough for a machine with much other work."""
 
 
@@ -262,17 +261,28 @@ class Workshop:
 
 
 def unit_tests(workshop: Workshop, contexts: CoverageData, one: Mutant) -> list[str]:
-    """Return the unit tests that run a mutant's line; what runs at import is for the tests of its room and core."""
+    """Return the unit tests that run a mutant's line, or what it changes at import."""
     lines = contexts.contexts_by_lineno(str(workshop.source / one.path))
-    names = set(lines.get(one.line, ()))
-    for near in range(one.line - 1, one.line - 12, -1):  # a statement of several lines is noted at its first
-        if names:
+    for near in range(one.line, one.line - 12, -1):  # a statement of several lines is noted at its first
+        if names := set(lines.get(near, ())):
             break
-        names = set(lines.get(near, ()))
-    if "" in names or len(names) > _MANY:
-        rooms = [f"tests/unit/{one.room}"] if (workshop.tree / "tests/unit" / one.room).exists() else []
-        return [*rooms, "tests/unit"]
-    return sorted(names)
+    if names and "" not in names:
+        return sorted(names)
+    files = [one.path, *users(workshop.source, one.path)]
+    found = [contexts.contexts_by_lineno(str(workshop.source / path)).values() for path in files]
+    return sorted({name for tests in found for names in tests for name in names if name})
+
+
+def users(source: Path, path: Path) -> Iterator[Path]:
+    """Yield the modules that import a module."""
+    *rooms, name = path.with_suffix("").parts
+    within = ".".join(["mindful", *rooms])
+    if name == "__init__":
+        *_, within, name = ["", *within.rsplit(".", 1)]
+    imports = re.compile(rf"from {within}\.{name} import|from {within} import .*\b{name}\b")
+    for other in source.rglob("*.py"):
+        if imports.search(other.read_text()):
+            yield other.relative_to(source)
 
 
 def first_to_notice(

@@ -163,6 +163,20 @@ def test_a_budget_that_needs_more_labels_says_about_how_many() -> None:
     assert binom.cdf(round(answered * 0.11), answered, 0.2) < 0.03
 
 
+@pytest.mark.parametrize(
+    ("answered", "wrong"), [(50, 5), (50, 30), (90, 9), (28, 4), (22, 1), (21, 1), (3, 1)]
+)
+def test_a_refusal_says_how_many_errors_the_test_allows(answered: int, wrong: int) -> None:
+    said, right = np.array([0.9] * answered + [0.1] * (100 - answered)), np.ones(100, dtype=bool)
+    right[:wrong] = False
+    found = certify(said, singly(right), [0.9], 0.1, 0.1)
+    allowed = max((most for most in range(answered) if binom.cdf(most, answered, 0.1) <= 0.1), default=None)
+    says = "cannot pass" if allowed is None else f"allows {allowed}"
+    assert found.reason == (
+        f"no threshold can be certified: {wrong} of the {answered} most probable answers are wrong, and the test {says}"
+    )
+
+
 def test_answers_of_one_probability_are_let_through_together() -> None:
     said = np.array([0.9] * 10 + [0.5] * 90)
     right = np.array([True] * 10 + [True, False] * 45)

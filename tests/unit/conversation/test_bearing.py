@@ -146,3 +146,44 @@ def test_a_reply_rests_on_what_the_memory_says(
 def test_a_reply_about_the_users_name_says_it(reply: str, expected: bool) -> None:
     found = replace(bearing("What is my name?", {}), own_name="Tom", own=True)
     assert found.is_grounded(reply, []) is expected
+
+
+@pytest.mark.parametrize(
+    ("question", "similarity", "held", "compared", "expected"),
+    [
+        ("Write about rain.", 0.6, "", True, True),  # no fact, and not the user's: the same matter
+        ("Write about rain.", 0.59, "rain", True, False),
+        ("I want a poem about my garden.", 0.45, "", False, True),  # the user's matter: about it
+        ("I want a poem about my garden.", 0.44, "", True, False),
+        ("I want a poem about my garden.", 0.35, "garden", False, True),
+        ("I want a poem about my garden.", 0.34, "garden", True, False),
+        ("When did it rain?", 0.25, "", False, True),  # a fact: whatever bears on it
+        ("When did it rain?", 0.24, "", False, False),
+        ("When did it rain?", 0.0, "", True, True),
+        ("The rain of today?", 0.25, "", False, True),
+        ("The rain of today?", 0.24, "", False, False),
+    ],
+)
+def test_what_a_message_asks_for_decides_how_near_a_memory_must_be(
+    question: str, similarity: float, held: str, compared: bool, expected: bool
+) -> None:
+    found = bearing(question, {1: held}, {1: ""})
+    found.similarities[1] = similarity
+    assert replace(found, own=True).concerns(1, compared) is expected
+
+
+@pytest.mark.parametrize(
+    ("question", "memory", "held", "expected"),
+    [
+        ("Write about Ana.", "Ana likes rain.", "Ana", True),
+        ("Write about Ana.", "Rain is wet.", "", False),
+        ("Write about version 2.5.", "In 2.5 it was mended.", "", True),
+        ("Write about version 2.5.", "In 2.6 it was mended.", "", False),
+    ],
+)
+def test_a_memory_with_the_name_or_number_of_a_message_concerns_it(
+    question: str, memory: str, held: str, expected: bool
+) -> None:
+    found = bearing(question, {1: held}, {1: ""})
+    found.contents[1] = memory
+    assert found.concerns(1, compared=False) is expected

@@ -47,6 +47,22 @@ def test_a_name_takes_the_place_of_its_description(
     assert named_instead(found) == (None if expected is None else (1, *expected))
 
 
+@pytest.mark.parametrize(("best", "expected"), [(1, (2, "Birgit")), (2, None)])
+def test_no_name_is_looked_for_where_the_best_memory_has_all_words(
+    best: int, expected: tuple[int, str] | None
+) -> None:
+    contents = {1: "The harbor is busy.", 2: MASTER}
+    scores = {1: 0.6, 2: 0.6} | {best: 0.61}
+    held = {1: "harbor", 2: "harbor master's"}
+    question = "Where is the harbor master's office?"
+    found = Bearing(
+        question, "e", "[]", {1: 0.4, 2: 0.5}, {1: "master's office", 2: ""}, held, contents, scores=scores
+    )
+    assert sorted(found.answering) == [1, 2]
+    named = named_instead(found)
+    assert (named and named[:2]) == expected
+
+
 @pytest.mark.parametrize(("score", "expected"), [(0.7, [2, 1]), (0.5, []), (0.45, [])])
 def test_the_memory_about_the_name_is_shown_if_it_answers_better(
     monkeypatch: pytest.MonkeyPatch, score: float, expected: list[int]

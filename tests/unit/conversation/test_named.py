@@ -12,6 +12,8 @@ PROMPTS: dict[str, dict[str, Any]] = {
     "assistant_voice": {"type": "text", "high": 200, "choices": None},
     "app.units": {"type": "text", "high": None, "choices": ["metric", "imperial"]},
     "app.depth": {"type": "integer", "low": 1, "high": 9, "choices": None},
+    "app.weight": {"type": "number", "low": 0, "high": 1, "choices": None},
+    "app.hints": {"type": "boolean", "choices": None},
 }
 
 
@@ -32,6 +34,44 @@ def test_a_setting_that_is_named_is_changed(
     message: str, key: str, value: str | float | None, scope: str
 ) -> None:
     assert wanted(SETTINGS, PROMPTS, message) == ([Change(key, value, scope, message)], None)
+
+
+@pytest.mark.parametrize(
+    ("key", "said", "value"),
+    [
+        *(("hints", word, True) for word in ("true", "on", "Yes")),
+        *(("hints", word, False) for word in ("false", "off", "NO")),
+        ("depth", "1", 1),
+        ("depth", "9", 9),
+        ("weight", "0", 0),
+        ("weight", "0.25", 0.25),
+        ("weight", "1.0", 1),
+        ("tone", "FORMAL", "formal"),
+    ],
+)
+def test_a_value_is_read_as_its_setting_asks(key: str, said: str, value: str | float) -> None:
+    ([change], reply) = wanted(SETTINGS, PROMPTS, f"Set your {key} to {said}.")
+    assert reply is None
+    assert change.value == value
+
+
+@pytest.mark.parametrize(
+    ("key", "said", "reply"),
+    [
+        ("depth", "0", "type integer, from 1 to 9"),
+        ("depth", "10", "type integer, from 1 to 9"),
+        ("depth", "1.5", "type integer, from 1 to 9"),
+        ("weight", "1.01", "type number, from 0 to 1"),
+        ("weight", "-0.01", "type number, from 0 to 1"),
+        ("weight", "nan", "type number, from 0 to 1"),
+        ("hints", "maybe", "of type boolean"),
+        ("tone", "rude", "formal, friendly"),
+    ],
+)
+def test_a_value_outside_of_its_range_changes_nothing(key: str, said: str, reply: str) -> None:
+    changes, answer = wanted(SETTINGS, PROMPTS, f"Set your {key} to {said}.")
+    assert changes == []
+    assert reply in str(answer)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,11 @@ def test_texts_without_a_session_do_not_follow_each_other() -> None:
     assert linked((ONE, 10, None, None, False), (TWO, 11, None, 1, False)) == []
 
 
+@pytest.mark.parametrize(("turn", "later"), [(None, 1), (None, None), (1, None)])
+def test_a_text_of_a_session_without_a_turn_follows_none(turn: int | None, later: int | None) -> None:
+    assert linked((ONE, 10, "s", turn, False), (TWO, 11, "s", later, False)) == []
+
+
 def test_only_neighbors_are_linked_and_none_with_itself() -> None:
     told = [(one, 10, "s", 1, False) for one in (ONE, TWO, TWO, THREE)]
     assert [row[:2] for row in linked(*told)] == [(1, 2), (2, 3)]

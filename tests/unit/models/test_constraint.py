@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mindful.core.errors import (
-    MindfulError,
-)
+from mindful.core.errors import ContextLengthError, MindfulError
 from mindful.core.ports import Sampling
 from mindful.models.providers.openai.constraint import Constraints
 from unit.models.host import Host
@@ -26,6 +24,39 @@ def test_an_answer_that_leaves_its_grammar_is_refused(host: Host) -> None:
     with pytest.raises(MindfulError, match="generated so far") as caught:
         constraint.take(b"Oslo")
     assert caught.value.sqlstate == "54000"
+
+
+def chain(rules: int, form: str = "RULE") -> str:
+    """A grammar of so many rules, each of which has the next one in such a form."""
+    links = "".join(f'r{at} ::= {form.replace("RULE", f"r{at + 1}")} "b"\n' for at in range(rules - 2))
+    return f'root ::= r0 "b"\n{links}r{rules - 2} ::= "a"\n'
+
+
+@pytest.mark.parametrize(
+    ("grammar", "fits"),
+    [
+        (chain(1000), True),
+        (chain(1001), False),
+        (chain(500, "(RULE)"), True),
+        (chain(502, "(RULE)"), False),
+        (chain(334, "((RULE) | RULE)"), True),
+        (chain(336, "((RULE) | RULE)"), False),
+    ],
+)
+def test_rules_and_levels_of_parentheses_add_up_to_a_thousand(host: Host, grammar: str, fits: bool) -> None:
+    if fits:
+        assert bounded(grammar, host).body["grammar"].startswith("%llguidance {}")
+    else:
+        with pytest.raises(ContextLengthError, match="1000 rules and levels"):
+            bounded(grammar, host)
+
+
+@pytest.mark.parametrize("levels", [7, 8, 60, 200])
+def test_deeply_nested_parentheses_are_held_to(host: Host, levels: int) -> None:
+    constraint = bounded(f'root ::= {"(" * levels}"a" | "b"{")" * levels}', host)
+    constraint.take(b"b")
+    with pytest.raises(MindfulError, match="generated so far"):
+        constraint.take(b"b")
 
 
 @pytest.mark.parametrize(

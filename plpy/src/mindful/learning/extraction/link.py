@@ -27,7 +27,7 @@ class Links:
             before, source, session, last_turn = self._last
             if source == source_id:
                 self._pairs.append((fact, before, "causes") if cause else (before, fact, "cooccurs"))
-            elif session is not None and session == session_id and (turn or 0) - (last_turn or 0) == 1:
+            elif session is not None and session == session_id and turn is not None and last_turn == turn - 1:
                 self._pairs.append((before, fact, "follows"))
         self._last = (fact, source_id, session_id, turn)
 
