@@ -1,9 +1,15 @@
 """What a second look makes of logits."""
 
+import json
 import math
+from typing import Any
 
 import pytest
 from mindful.confidence import review
+from mindful.core.errors import NullValueError, UndefinedObjectError
+from mindful.core.ports import Row
+from unit.chat import chats
+from unit.fakes import Answer, FakeDatabase, wrapped
 
 LABELS = len(review._LABELS)
 
@@ -19,3 +25,50 @@ def test_labels_are_summed_over_their_writings() -> None:
 def test_labels_that_the_model_never_says_are_no_error() -> None:
     assert review.log_odds([-math.inf] * LABELS) == 0
     assert math.isfinite(review.log_odds([0.0] + [-math.inf] * (LABELS - 1)))
+
+
+def reviewed(reply: str, bias: str = "", **subject: Any) -> tuple[Row, FakeDatabase]:
+    """A review by a model that says True or False after an answer, and with a bias after none."""
+    answers = [["N/A", bias]] if bias else []
+    db = chats.database(replies=[*answers, ["is right", reply]], default="I do not know.", logprob=-0.1)
+    known: dict[str, Answer] = {
+        "_mindful.review_subject": [
+            {"session_id": "s1", "question": "Is it so?", "answer": "It is right.", "memories": ["A note."]}
+            | subject
+        ],
+        "_mindful.review_turns": [
+            {"role": "user", "content": "Hello"},
+            {"role": "assistant", "content": "Hi"},
+        ],
+        "insert into mindful.review": [],
+    }
+    db.answers = known | db.answers
+    row: Row = wrapped(review.self_review)(db, 5, None)
+    return row, db
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict"), [("True", "supported"), ("False", "doubtful"), ("false", "doubtful")]
+)
+def test_an_answer_is_doubted_where_false_is_more_probable(reply: str, verdict: str) -> None:
+    row, db = reviewed(reply)
+    assert row["verdict"] == verdict
+    assert (row["score"] > 0.5) == (verdict == "supported")
+    signals = json.loads(row["signals"])
+    odds = signals["log_odds"] - signals["log_odds_content_free"]
+    assert row["score"] == pytest.approx(1 / (1 + math.exp(-odds)), abs=1e-3)
+    assert signals["prompt_tokens"] > signals["cached_tokens"] == 0
+    [(message_id, reviewer, _, score, stored, _, ms)] = db.arguments_of("insert into mindful.review")
+    assert (message_id, reviewer, score, stored) == (5, "s", row["score"], verdict)
+    assert 0 < ms < 60_000
+
+
+def test_what_a_model_says_of_anything_counts_nothing() -> None:
+    row, _ = reviewed("True", bias="True")
+    assert (row["score"], row["verdict"]) == (0.5, "supported")
+
+
+@pytest.mark.parametrize(("message_id", "error"), [(None, NullValueError), (6, UndefinedObjectError)])
+def test_an_answer_is_needed(message_id: int | None, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        wrapped(review.self_review)(FakeDatabase({"_mindful.review_subject": []}), message_id, None)

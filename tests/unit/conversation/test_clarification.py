@@ -1,10 +1,23 @@
 """Which questions are asked back, how, and what replies settle."""
 
+import json
 from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 from mindful.confidence.measure import Pair, gain
-from mindful.conversation.clarification import Question, chosen, named, of_answers, of_names
+from mindful.conversation.clarification import (
+    Clarified,
+    Question,
+    chosen,
+    close,
+    named,
+    of_answers,
+    of_names,
+    referring,
+    resolve,
+)
+from unit.fakes import FakeDatabase
 
 
 @pytest.mark.parametrize(
@@ -96,3 +109,71 @@ def test_a_gain_is_what_chance_hardly_makes(gained: int, lost: int, p_value: flo
     assert counts == [gained + lost + 2, gained + lost + 1, gained, lost]
     assert found == pytest.approx(p_value)
     assert decided == helps
+
+
+@pytest.mark.parametrize(
+    ("question", "pronoun", "reply", "expected"),
+    [
+        ("Where does he live?", "he", "Tom.", "Where does Tom live?"),
+        ("When was it sold?", "it", " the boat! ", "When was the boat sold?"),
+        ("Is the theater near it?", "it", "the park", "Is the theater near the park?"),
+        ("He is where?", "He", "Tom", "Tom is where?"),
+        ("Where does he live?", "he", "Who?", None),
+        ("Where does he live?", "he", " . ", None),
+        ("Where does he live?", "he", "x" * 1000, None),
+        ("Where does Tom live?", "she", "Ana", None),
+    ],
+)
+def test_a_pronoun_is_replaced_by_what_the_user_says(
+    question: str, pronoun: str, reply: str, expected: str | None
+) -> None:
+    assert referring(question, pronoun, reply) == expected
+
+
+def resolved(of: str, choices: list[str], reply: str, question: str, answer: str = "") -> Clarified | None:
+    asked = json.dumps({"of": of, "choices": choices})
+    row = {"decision_id": 7, "question": question, "answer": answer, "clarification": asked}
+    return resolve(cast(Any, FakeDatabase({"_mindful.clarification": [row]})), 1, reply)
+
+
+def test_a_reply_with_a_name_asks_again_for_that_name_alone() -> None:
+    found = resolved("name", ["Anna Berg", "Anna Stein"], "the Stein one", "Where does Anna live?")
+    assert found == Clarified(7, "Where does Anna Stein live?", name="Anna Stein", rivals=["Anna Berg"])
+    assert found.rules_out("Anna Berg lives in Linz.")
+    assert not found.rules_out("Anna Berg and Anna Stein live in Linz.")
+    assert not found.rules_out("Anna lives in Graz.")
+    assert resolved("name", ["Anna Berg", "Anna Stein"], "neither", "Where does Anna live?") == Clarified(7)
+
+
+@pytest.mark.parametrize(
+    ("reply", "choice", "correct"), [("in Linz", "Linz", True), ("Graz!", "Graz", False)]
+)
+def test_a_reply_with_an_answer_labels_the_one_that_was_withheld(
+    reply: str, choice: str, correct: bool
+) -> None:
+    found = resolved("answer", ["Linz", "Graz"], reply, "Where does Anna live?", "Linz.")
+    assert found == Clarified(7, f"Where does Anna live? ({choice})", correct)
+    db = FakeDatabase({"insert into mindful.outcome": []})
+    close(cast(Any, db), found)
+    assert db.arguments_of("insert into mindful.outcome") == [(7, correct)]
+
+
+def test_a_reply_to_what_is_meant_asks_again() -> None:
+    assert resolved("reference", ["he"], "Tom", "Where does he live?") == Clarified(7, "Where does Tom live?")
+    assert resolve(cast(Any, FakeDatabase({"_mindful.clarification": []})), 1, "Tom") is None
+    db = FakeDatabase({})
+    close(cast(Any, db), Clarified(7, "Where does Tom live?"))
+    assert db.asked == []
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Where does Anna live?", "Where does Anna Stein live?"),
+        ("Is Annabel like Anna?", "Is Annabel like Anna Stein?"),
+        ("Is Mr Stein here?", "Is Mr Anna Stein here?"),
+        ("Who is it?", "Who is it?"),
+    ],
+)
+def test_a_part_of_a_name_becomes_the_whole_name(question: str, expected: str) -> None:
+    assert named(question, "Anna Stein") == expected
