@@ -48,6 +48,30 @@ class Patient:
         return False
 
 
+class Many(Bytes):
+    """The same among many others."""
+
+    vocabulary_size = 100_000
+
+    def piece(self, token: int) -> bytes:
+        """Return the byte, or the token's number."""
+        return super().piece(token) if token <= 256 else b"%d" % token
+
+
+class Impatient(Patient):
+    """Cancels after some looks."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.left = looks
+
+    def check(self) -> None:
+        """Cancel after the last look."""
+        self.left -= 1
+        if self.left < 0:
+            raise InterruptedError
+
+
 GUIDES = Guides(Bytes())
 
 
@@ -164,3 +188,9 @@ def test_a_cancelled_preparation_ends_at_once_and_the_model_may_be_closed() -> N
         clock.start()
         GUIDES.close()
     assert fits('root ::= "a"', "a")
+
+
+@pytest.mark.parametrize("looks", [0, 1, 10, 20])
+def test_a_cancel_is_heard_while_a_large_vocabulary_is_read(looks: int) -> None:
+    with pytest.raises(InterruptedError):
+        Guides(Many()).guide('root ::= "a"', Impatient(looks))

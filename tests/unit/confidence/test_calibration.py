@@ -330,6 +330,27 @@ def test_a_better_one_takes_the_place_of_the_one_in_force() -> None:
     assert (found["calibrator_id"], db.fitted[0]["adopted"], db.fitted[0]["supersedes"]) == (41, True, 30)
 
 
+CERTIFIED = {
+    "id": 70,
+    "status": "certified",
+    "value": 0.7,
+    "bound": 0.2,
+    "labels": 900,
+    "tested": 900,
+    "reason": "x",
+}
+
+
+@pytest.mark.parametrize(("last", "adopted"), [(None, True), (CERTIFIED, False)])
+def test_one_that_orders_no_better_is_adopted_if_it_is_the_first_to_certify(
+    last: Row | None, adopted: bool
+) -> None:
+    db = Labels(labels(600), held=held(300), last=last)
+    (found,) = db.calibrated(0.3)
+    assert [one["adopted"] for one in db.fitted] == [adopted]
+    assert (found["calibrator_id"] == 30) != adopted
+
+
 @pytest.mark.parametrize(
     "rows",
     [

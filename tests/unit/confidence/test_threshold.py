@@ -127,6 +127,7 @@ def test_a_session_counts_for_less_the_more_its_errors_are_alike() -> None:
     mixed = np.arange(200) % 2 == 0
     assert correlation(same, units) == pytest.approx(1)
     assert correlation(mixed, units) == 0
+    assert correlation(np.repeat([True, False] * 50, 2), np.repeat(np.arange(100), 2)) == pytest.approx(1)
     assert Draws(same, np.ones(200), units, 1.0).effective() <= 20
     assert Draws(mixed, np.ones(200), units, 0.0).effective() > 180
     assert correlation(same, np.zeros(200)) == 1.0  # of one session nothing is known

@@ -204,6 +204,7 @@ def test_the_tool_that_is_like_the_message_is_called_with_arguments_from_it() ->
         "ok",
         None,
     )
+    assert 0 <= call.ms < 60_000
     ((statement, arguments, read_only, undo, timeout),) = db.ran
     assert (json.loads(arguments), read_only, undo, timeout) == ({"city": "Oslo"}, True, True, 70)
     assert 'public.weather("city" => given."city")' in statement

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -148,6 +149,17 @@ def test_the_fewest_rows_and_the_most_labels_are_learned_from() -> None:
     assert Trained(ROWS[:2] + ROWS[5:] + ROWS[5:8]).train()["accuracy_largest"] == 0.8
     many = [{"content": f"word{at}", "label": str(at)} for at in range(255)]
     assert len(classifier._labeled(Trained(many), "select content, label from t")[1]) == 255
+
+
+def test_as_many_texts_of_six_kilobytes_fit_as_rows_may_be_trained_on() -> None:
+    db = Trained()
+    db.train()
+    [(sql, _)] = [asked for asked in db.asked if "select r.content, r.label" in asked[0]]
+    bytes_, rows = re.search(r"r\.bytes <= (\d+)", sql), re.search(r"limit (\d+)", sql)
+    assert bytes_ is not None
+    assert rows is not None
+    assert int(bytes_[1]) >= 10_000 * 6 * 1024
+    assert int(rows[1]) == 10_001  # one more tells that there are too many
 
 
 def test_labels_differ_by_their_words_alone() -> None:

@@ -142,3 +142,29 @@ def test_bad_arguments_write_nothing(changed: dict[str, Any], error: type[Mindfu
 )
 def test_bounds_are_allowed(changed: dict[str, Any]) -> None:
     assert Documents().insert(TEXT, **changed)["chunks"] > 1
+
+
+def parts(*contents: str | None) -> list[dict[str, Any]]:
+    """The parts of rows' texts, for an embedder that reads 64 words."""
+    found: list[dict[str, Any]] = wrapped(document.row_parts)(Documents(), contents)
+    return found
+
+
+@pytest.mark.parametrize("other", ["b", "x" * 100_000, " ".join(["a"] * 64)])
+def test_a_row_that_the_embedder_reads_whole_has_one_part(other: str) -> None:
+    assert parts("a", None, " \n", other) == [
+        {"number": 1, "part": 1, "parts": 1, "content": "a"},
+        {"number": 4, "part": 1, "parts": 1, "content": other},
+    ]
+    assert parts() == parts(None) == []
+
+
+def test_a_longer_row_is_split_and_others_are_not() -> None:
+    said = [f"word{at}" for at in range(1000)]
+    first, *split, last = parts("short", " ".join(said), "brief")
+    assert (first["number"], first["parts"], last["number"], last["parts"]) == (1, 1, 3, 1)
+    assert [row["part"] for row in split] == list(range(1, len(split) + 1))
+    assert {(row["number"], row["parts"]) for row in split} == {(2, len(split))}
+    assert all(len(row["content"].split()) <= 64 for row in split)
+    assert [word for word in said if any(word in row["content"].split() for row in split)] == said
+    assert sum(len(row["content"].split()) for row in split) > 1000  # neighbors share words

@@ -110,7 +110,7 @@ class Chat:
         self._is_new = given.session_id is None
         self._new_message = message
         self._tokens = tokens_of(self._generator, self.context.messages())
-        room = max(self._generator.context_length - len(self._tokens), 1)
+        room = self._generator.context_length - len(self._tokens)
         self._sampling = dataclasses.replace(self._sampling, max_tokens=min(self._sampling.max_tokens, room))
         self._call = Call(self._spec, self._generator, self._tokens, self._sampling)
         self._state = ConversationState(db, self._spec, self._generator, self.session_id)
