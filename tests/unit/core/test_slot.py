@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from mindful.core.errors import LockFileError, SlotsBusyError
-from mindful.core.slot import Locks, Turn
-from unit.fakes import FakeDatabase
+from mindful.core.slot import Locks, Turn, slot_status
+from unit.fakes import FakeDatabase, wrapped
 
 PROCESS = """
 import json, sys, time
@@ -121,6 +121,11 @@ def test_who_holds_what_can_be_seen(db: FakeDatabase, start: Callable[[], Proces
     single("take", 3)
     seen = sorted(Locks(os.path.join(db.directory(), "mindful.slots")).others(1, 100))
     assert seen == [(1, batch.pid), (2, batch.pid), (3, single.pid), (4, batch.pid)]
+    waiting = [start(), start()]
+    for process in waiting:
+        process("join")
+    shown = list(wrapped(slot_status)(db))
+    assert shown == [*seen, *((None, process.pid) for process in waiting)]
 
 
 def test_a_turn_waits_for_whichever_slot_comes_free(db: FakeDatabase, start: Callable[[], Process]) -> None:
