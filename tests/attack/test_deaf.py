@@ -51,6 +51,7 @@ def ends(connection: psycopg.Connection, statement: sql.Composed, values: list[A
                 with connection.transaction(force_rollback=True):
                     connection.execute("savepoint begun")
                     clock.start()
+                    clock.of(connection.info.backend_pid)
                     try:
                         connection.execute(statement, values)
                         state = "00000"

@@ -13,7 +13,8 @@ from mindful.core.errors import CorruptedModelError
 from mindful.core.ports import Completion, Piece, Sampling, Workers
 from mindful.core.process import return_free_memory
 from mindful.core.text import TextStream
-from mindful.models.providers.llama.library import last_error, llama, np
+from mindful.models.providers.llama.arrays import np
+from mindful.models.providers.llama.library import last_error, llama
 from mindful.models.providers.llama.sampler import Sampler
 from mindful.models.providers.llama.signals import SignalReader
 from mindful.models.providers.llama.weights import Weights

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from mindful.core.errors import CorruptedModelError
 from mindful.core.ports import Interrupts, Vector
 from mindful.core.text import strip_accents
-from mindful.models.providers.llama.library import llama, np
+from mindful.models.providers.llama.library import llama
 from mindful.models.providers.llama.weights import Weights
 from mindful.models.providers.packing import groups
 
@@ -92,6 +93,10 @@ class LlamaEmbedder:
 
     def _vector(self, sequence: int) -> Vector:
         pointer = llama.llama_get_embeddings_seq(self._context, sequence)
-        vector = np.ctypeslib.as_array(pointer, shape=(self.dims,))
-        unit: list[float] = (vector / np.linalg.norm(vector)).tolist()
-        return unit
+        if not pointer:
+            raise CorruptedModelError("llama.cpp computed no embedding")
+        vector = pointer[: self.dims]
+        length = math.hypot(*vector)
+        if not 0 < length < math.inf:
+            raise CorruptedModelError(f"llama.cpp computed an embedding of length {length}")
+        return [value / length for value in vector]

@@ -12,8 +12,9 @@ from mindful.core.errors import ContextLengthError, CorruptedModelError, NotRead
 from mindful.core.ports import Completion, Interrupts, Message, Piece, Sampling, Workers
 from mindful.core.text import TextStream
 from mindful.models.providers.llama import state as kv
+from mindful.models.providers.llama.arrays import np
 from mindful.models.providers.llama.batch import Answers, Scorer, Sequences
-from mindful.models.providers.llama.library import ABORTED, last_error, llama, np
+from mindful.models.providers.llama.library import ABORTED, last_error, llama
 from mindful.models.providers.llama.sampler import Sampler
 from mindful.models.providers.llama.signals import SignalReader
 from mindful.models.providers.llama.template import ChatTemplate

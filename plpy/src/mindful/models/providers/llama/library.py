@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-# Waiting threads must sleep, because other connections need the cores. Both libraries read this when they are loaded.
+# Waiting threads must sleep, because other connections need the cores. The library reads this when it is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # A llama.cpp that aborts runs a debugger where one is installed, and waits for its backtrace, which may never come.
 os.environ["GGML_NO_BACKTRACE"] = "1"
 
@@ -15,8 +14,6 @@ import importlib
 import importlib.util
 import sys
 from types import ModuleType
-
-import numpy as np
 
 
 def _bindings() -> ModuleType:
@@ -38,7 +35,7 @@ def _bindings() -> ModuleType:
 
 llama = _bindings()
 
-__all__ = ["ABORTED", "last_error", "llama", "np"]
+__all__ = ["ABORTED", "last_error", "llama"]
 
 ABORTED = 2
 """Result of llama_decode after the abort callback stopped it."""

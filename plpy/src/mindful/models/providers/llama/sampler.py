@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import Any
 
 from mindful.core.ports import Interrupts, Penalties, Sampling
-from mindful.models.providers.llama.library import llama, np
+from mindful.models.providers.llama.arrays import np
+from mindful.models.providers.llama.library import llama
 from mindful.models.providers.llama.weights import Weights
 
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])

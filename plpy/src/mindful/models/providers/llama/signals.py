@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from mindful.core.ports import Completion
-from mindful.models.providers.llama.library import np
+from mindful.models.providers.llama.arrays import np
 
 _LEAST = -1e4
 """Replaces masked logits of minus infinity: 0 times infinity is not a number."""
