@@ -20,8 +20,8 @@ import numpy as np
 from answers import FIRST, FORMS, Bench, Kept
 from mindful.confidence import fit, metric, signal
 from mindful.confidence.fit import Labeled
-from questions import COMMON, INVENTED, Row, sets
-from ranking import Ranked, is_aside, rows, transferred, unseen
+from questions import INVENTED, sets
+from ranking import Pool, Ranked, is_aside, rows, transferred, unseen
 from support.markers import put
 
 _CLOSED, _SHOWN, _TOLD = ("TriviaQA", "NQ-open"), ("RGB", "LoCoMo"), "NQ-open, three of four told"
@@ -33,12 +33,8 @@ _SETTINGS = {
     "three of four told": ((_TOLD,), True),
 }
 _OF_KIND = {False: _CLOSED, True: (*_SHOWN, _TOLD)}
-_PACKAGE = {False: COMMON, True: INVENTED}
-"""The sets of a shipped ranking, without and with memories in the prompt: those measured, and model_calibrate's."""
-_OF_PACKAGE = {
-    f"`model_calibrate`, {'with' if key else 'without'} memories": ((name,), key)
-    for key, name in _PACKAGE.items()
-}
+"""The sets of a shipped ranking, without and with memories in the prompt. The latter is fitted to INVENTED too."""
+_OF_PACKAGE = {"`model_calibrate`": ((INVENTED,), True)}
 _ARRAYS = ("means", "scales", "weights")
 _EVIDENCE = {
     "nearest": "among the five nearest embeddings",
@@ -69,41 +65,40 @@ def part(kept: Kept, names: Sequence[str], aside: bool) -> Labeled:
     return kept.labeled(*names, choose=lambda row: is_aside(row["question"], row["source"]) == aside)
 
 
-def kind(kept: Kept, with_memory: bool) -> tuple[Labeled, list[str]]:
-    """Return what a shipped ranking is fitted to, all but the questions kept aside, and the set of each answer."""
-    package = _PACKAGE[with_memory]
+def pool(kept: Kept, with_memory: bool) -> Pool:
+    """Return what a shipped ranking is fitted to: all but the questions kept aside."""
 
-    def is_fitted(row: Row) -> bool:
-        return row["set"] == package or not is_aside(row["question"], row["source"])
+    def is_fitted(row: dict[str, Any]) -> bool:
+        return row["set"] == INVENTED or not is_aside(row["question"], row["source"])
 
-    names = (*_OF_KIND[with_memory], package)
+    names = (*_OF_KIND[with_memory], *([INVENTED] if with_memory else []))
     rows = [row for row in kept.chosen(*names, choose=is_fitted) if row["signals"]]
-    return kept.labeled(*names, choose=is_fitted), [row["set"] for row in rows]
+    return Pool(kept.labeled(*names, choose=is_fitted), np.array([row["set"] for row in rows]), INVENTED)
 
 
 def ranking_rows(kept: Kept, tier: int, aside: bool) -> list[str]:
     """Compare probabilities with single signals, setting by setting, and tell how far they can be believed."""
     ranked_rows, probability_rows = [], []
-    kinds = {with_memory: kind(kept, with_memory) for with_memory in _OF_KIND}
+    kinds = {with_memory: pool(kept, with_memory) for with_memory in _OF_KIND}
     for setting, (names, with_memory) in (_SETTINGS if aside else _SETTINGS | _OF_PACKAGE).items():
         answers, single = part(kept, names, aside), signal.features(0, with_memory)
         if setting in _OF_PACKAGE:
             answers = kept.labeled(*names)
         if answers.rare < _FEWEST_RARE:
             continue
-        whole, sets_ = kinds[with_memory]
-        chosen = np.isin(sets_, names)
         for level in range(tier + 1):
             signals, shipped = signal.features(level, with_memory), f"{setting}, shipped ranking"
             if aside:
-                own = part(kept, names, aside=False)
+                own, ranking = part(kept, names, aside=False), kinds[with_memory].fitted(signals)
                 found = {
                     setting: transferred(own, answers, signals),
-                    shipped: transferred(whole, answers, signals),
+                    shipped: Ranked(answers, fit.probabilities(ranking, answers)),
                 }
             else:
-                together = fit.out_of_fold(whole, signals)[chosen]
-                found = {setting: unseen(answers, signals), shipped: Ranked(whole.at(chosen), together)}
+                found = {
+                    setting: unseen(answers, signals),
+                    shipped: kinds[with_memory].unseen(signals, names),
+                }
             for name, ranked in found.items():
                 row, other = rows(name, level, ranked, single)
                 ranked_rows.append(row)
@@ -136,9 +131,10 @@ def rankings(kept: Kept, sha256: str, name: str, form: str, tier: int) -> list[d
     """Fit the rankings that the package ships, to the questions that chose the design and to model_calibrate's."""
     found = []
     for with_memory in _OF_KIND:
-        answers, _ = kind(kept, with_memory)
+        fitted_to = pool(kept, with_memory)
+        answers = fitted_to.base
         for level in range(tier + 1):
-            fitted = fit.fit(answers, signal.features(level, with_memory))
+            fitted = fitted_to.fitted(signal.features(level, with_memory))
             found.append(
                 {"sha256": sha256, "name": name, "form": form}
                 | {"with_memory": with_memory, "signal_tier": level}

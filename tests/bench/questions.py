@@ -20,8 +20,7 @@ ADVERSARIAL = 5
 """LoCoMo's category of questions about what was never said."""
 
 
-INVENTED, COMMON = "package, invented facts", "package, common knowledge"
-"""Sets of model_calibrate's questions, with and without memories."""
+INVENTED = "package, invented facts"
 
 
 @dataclass
@@ -40,20 +39,18 @@ class Questions:
 
 def sets(data: Path, limit: int) -> list[Questions]:
     """Read every set, at most `limit` questions of each, those that say most first."""
-    first = [passages(data, limit), trivia(data, limit), told(data, limit), *package()]
+    first = [passages(data, limit), trivia(data, limit), told(data, limit), invented()]
     return [*first, *_locomo(data, limit), *_others(data, limit)]
 
 
-def package() -> list[Questions]:
-    """Give the questions of model_calibrate, those with memories first."""
+def invented() -> Questions:
+    """Give those questions of model_calibrate that memories answer, or do not."""
     rows = [
-        _gold(one.question, one.answers, memories=list(one.memories or ()), source=one.source)
+        _gold(one.question, one.answers, memories=list(one.memories), source=one.source)
         for one in questions()
+        if one.memories
     ]
-    return [
-        Questions(INVENTED, [row for row in rows if row["memories"]], tenant="package"),
-        Questions(COMMON, [row for row in rows if not row["memories"]], tenant="package"),
-    ]
+    return Questions(INVENTED, rows, tenant="package")
 
 
 def trivia(data: Path, limit: int) -> Questions:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from mindful.confidence import fit, metric
+from mindful.confidence.calibrator import Calibrator
 from mindful.confidence.fit import Labeled
 
 Array = Any
@@ -44,6 +45,52 @@ def unseen(answers: Labeled, names: Sequence[str]) -> Ranked:
 def transferred(fitted: Labeled, answers: Labeled, names: Sequence[str]) -> Ranked:
     """Return probabilities by a calibrator that was fitted to other questions."""
     return Ranked(answers, fit.probabilities(fit.fit(fitted, names), answers))
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Labeled answers of several sets, of which one has a base rate of its own."""
+
+    answers: Labeled
+    sets: Array
+    apart: str
+
+    @property
+    def base(self) -> Labeled:
+        """The answers that give the base rate."""
+        return self.answers.at(self.sets != self.apart)
+
+    def fitted(self, names: Sequence[str]) -> Calibrator:
+        """Fit a ranking.
+
+        An indicator takes up the base rate of the set apart, so that no signal stands for the set. It is left out of
+        the ranking, whose intercept gives the base rate of the others.
+        """
+        mark = [float(name == self.apart) for name in self.sets]
+        marked = replace(
+            self.answers,
+            signals=[{**row, "apart": at} for row, at in zip(self.answers.signals, mark, strict=True)],
+        )
+        found = vars(fit.fit(marked, ["apart", *names]))
+        kept = [at for at, name in enumerate(found["features"]) if name != "apart"]
+        arrays = {
+            name: [found[name][at] for at in kept] for name in ("features", "means", "scales", "weights")
+        }
+        ranking = Calibrator(**arrays, intercept=found["intercept"])
+        for _ in range(50):
+            said = fit.probabilities(ranking, self.base)
+            step = (self.base.right.mean() - said.mean()) / (said * (1 - said)).mean()
+            ranking = replace(ranking, intercept=float(ranking.intercept + step))
+        return ranking
+
+    def unseen(self, names: Sequence[str], sets: Sequence[str]) -> Ranked:
+        """Return probabilities of some sets' answers by one five-fold cross-validation of the ranking."""
+        found = np.zeros(len(self.answers))
+        for training, testing in fit.folds(self.answers, 0):
+            part = Pool(self.answers.at(training), self.sets[training], self.apart)
+            found[testing] = fit.probabilities(part.fitted(names), self.answers.at(testing))
+        chosen = np.isin(self.sets, sets)
+        return Ranked(self.answers.at(chosen), found[chosen])
 
 
 def risk_area(right: Array, scores: Array) -> float:

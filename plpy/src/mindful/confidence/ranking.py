@@ -5,7 +5,7 @@
 - `sha256` of the model's file, `name` (for readers), and `form`, see `form`
 - `with_memory` and `signal_tier`, as in the table `calibrator`
 - `features`, `means`, `scales`, `weights` and `intercept`, as in the table `calibrator`
-- `labels` and `right`: the questions of the fit, and how many of the answers were right
+- `labels` and `right`: the questions of the fit that give its base rate, and how many of the answers were right
 
 Rankings transfer to other questions, base rates do not, and thresholds never. So labels of the tenant move the
 intercept, and a threshold is always certified on these labels.

@@ -46,14 +46,17 @@ RECALLED = (
     "stated",
     "conveyed",
     "of_kind",
+    "quoted",
+    "bearing",
     "lesson_same",
     "lesson",
     "coverage_best",
     "score_gap",
     "bm25_top",
 )
-"""Signals of answers with memories in the prompt. The others of `grounding` and `recalled` are stored too: calibrators
-of earlier versions read them. In a fit they made the ranking worse (docs/confidence.md)."""
+"""Signals of answers with memories in the prompt. `quoted` is 1 for a memory's words in place of the model's, `bearing`
+the score of the memory that answers the question, 0 without one. The others of `grounding` and `recalled` are stored
+too: calibrators of earlier versions read them. In a fit they made the ranking worse (docs/confidence.md)."""
 AGREEMENT = ("second_similarity", "second_agreement")
 """Signals that compare two models' answers. They apply to the answer of either."""
 BRIEF = ("brief_within", "brief_share", "brief_logprob_sum")
