@@ -60,7 +60,7 @@ def test_an_answer_is_doubted_where_false_is_more_probable(reply: str, verdict: 
     assert signals["prompt_tokens"] > signals["cached_tokens"] == 0
     [(message_id, reviewer, _, score, stored, _, ms)] = db.arguments_of("insert into mindful.review")
     assert (message_id, reviewer, score, stored) == (5, "s", row["score"], verdict)
-    assert 0 < ms < 60_000
+    assert ms > 0
 
 
 def test_what_a_model_says_of_anything_counts_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -204,12 +205,18 @@ def test_the_tool_that_is_like_the_message_is_called_with_arguments_from_it() ->
         "ok",
         None,
     )
-    assert 0 <= call.ms < 60_000
     ((statement, arguments, read_only, undo, timeout),) = db.ran
     assert (json.loads(arguments), read_only, undo, timeout) == ({"city": "Oslo"}, True, True, 70)
     assert 'public.weather("city" => given."city")' in statement
     assert '("city" text)' in statement
     assert statement.endswith("limit 20")
+
+
+def test_a_call_tells_how_long_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter((10.0, 10.25))
+    monkeypatch.setattr(tool, "time", SimpleNamespace(perf_counter=lambda: next(moments)))
+    (call,) = Chat(WEATHER, CLOCK).use("what time of day now")
+    assert call.ms == 250
 
 
 def test_a_tool_without_arguments_is_called_without_the_model() -> None:
