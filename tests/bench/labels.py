@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="put the table into this file, between its markers")
     options = parser.parse_args()
     rows = [json.loads(line) for line in options.answers.read_text().splitlines()[1:]]
-    rows = [row for row in rows if row["set"] == _SET]
+    rows = [row for row in rows if row["set"] == _SET and row["signals"]]
     answers = fit.labeled(
         [row["signals"] for row in rows],
         [row["correct"] for row in rows],
