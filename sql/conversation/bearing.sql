@@ -70,29 +70,21 @@ $$;
 comment on function _mindful.words_lacking(text, bigint[], text[]) is
 'Does the same as words_beyond for texts that are not stored, each with an id.';
 
-create function _mindful.recall_similarities(embedder text, ids bigint[], vectors text[]) returns double precision[]
-language plpgsql stable parallel restricted security invoker
-set search_path = pg_catalog, mindful, pg_temp
-set enable_seqscan = off
-set jit = off
-as $$
-declare
-    vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
-    similarities double precision[];
-begin
-    -- Few parts, because this statement is planned at each call.
-    execute format('
-        select array_agg(coalesce((
-            select 1 - (e.embedding operator(%1$s.<=>) ($3::%1$s.vector[])[least(p.place, $4)]) from mindful.%2$I e
-            where e.tenant = $2 and e.id = p.id
-        ), 0) order by p.place)
-        from unnest($1) with ordinality p (id, place)', vector_schema, _mindful.embedding_table(embedder))
-    into similarities using ids, _mindful.tenant(), vectors, cardinality(vectors);
-    return coalesce(similarities, '{}');
-end
-$$;
-comment on function _mindful.recall_similarities(text, bigint[], text[]) is
-'Returns the cosine similarity of each memory and the vector at its place, or the only vector; 0 for a memory without an embedding.';
+-- A halfvec is not cast to vector implicitly, and the operator of a query would not be found wherever pgvector is installed.
+create function _mindful.similarity(embedding vector, query vector) returns double precision
+language sql immutable parallel safe security invoker
+begin atomic
+    select 1 - (embedding <=> query);
+end;
+comment on function _mindful.similarity(vector, vector) is 'Returns the cosine similarity of an embedding and the vector of a query.';
+
+create function _mindful.similarity(embedding halfvec, query vector) returns double precision
+language sql immutable parallel safe security invoker
+begin atomic
+    select 1 - (embedding <=> query::halfvec);
+end;
+comment on function _mindful.similarity(halfvec, vector) is
+'Returns the cosine similarity of an embedding and the vector of a query, in half precision.';
 
 create function _mindful.stated_by_user(pattern text, most integer, session_id uuid) returns table (id bigint, content text, kind text, role text, created_at timestamptz)
 language sql stable parallel safe security invoker rows 50

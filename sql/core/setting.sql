@@ -107,25 +107,18 @@ set enable_sort = off
 as $$
 begin
     return (
-        select jsonb_object_agg(d.key, coalesce(nullif(of_session.value, 'null'), nullif(of_user.value, 'null'),
-            nullif(of_all.value, 'null'), d.initial))
+        -- Few of the hundred settings were ever changed. Each key that was is found by one step in the index.
+        with recursive changed (tenant, key) as (
+            select t.tenant, (select min(s.key) from mindful.setting s where s.tenant = t.tenant)
+            from unnest(array['', (select _mindful.tenant())]) t (tenant)
+            union all
+            select c.tenant, (select min(s.key) from mindful.setting s where s.tenant = c.tenant and s.key > c.key)
+            from changed c
+            where c.key is not null
+        )
+        select jsonb_object_agg(d.key, case when d.key in (select c.key from changed c where c.key is not null)
+            then mindful.setting_get(d.key, settings.session_id) else d.initial end)
         from mindful.setting_definition d
-        left join lateral (
-            select s.value from mindful.setting s
-            where s.tenant = (select _mindful.tenant()) and s.key = d.key and s.scope = 'session'
-                and s.session_id = settings.session_id
-            order by s.id desc limit 1
-        ) of_session on true
-        left join lateral (
-            select s.value from mindful.setting s
-            where s.tenant = (select _mindful.tenant()) and s.key = d.key and s.scope = 'user' and s.session_id is null
-            order by s.id desc limit 1
-        ) of_user on true
-        left join lateral (
-            select s.value from mindful.setting s
-            where s.tenant = '' and s.key = d.key and s.scope = 'global' and s.session_id is null
-            order by s.id desc limit 1
-        ) of_all on true
         where d.tenant = any (array['', (select _mindful.tenant())])
     );
 end

@@ -65,7 +65,7 @@ $$"""
 _PARTS = (
     ("recall", "_mindful.memory_recall("),
     ("storing both turns, without their embeddings", "_mindful.turn_insert("),
-    ("words that memories lack, and similarities", "similarities("),
+    ("words that memories lack, and similarities", "words_beyond(", "similarity("),
     ("look-ups of models and slots", "model_find(", "#>> '{}')::pg_catalog.int4"),
     ("storing embeddings", "memory_embedding_", "from new_rows"),
     ("reading the session", "session_read("),

@@ -46,6 +46,8 @@ def test_memories_are_recalled_compared_and_joined(half: None, ana: psycopg.Conn
         assert ana.execute(nearest, ([name],)).fetchall() == [
             ("A blue bird sings.", pytest.approx(1, abs=0.01))
         ]
+    asked = f"select _mindful.similarity(embedding, llm_embed('A blue bird sings.')) from {TABLE} order by id"
+    assert [value for (value,) in ana.execute(asked)][1] == pytest.approx(1, abs=0.01)
     ana.execute("""select setting_set('memory_duplicates', '"join_near"')""")
     ana.execute("select memory_insert('the red FOX sleeps')")
     assert len(contents(ana)) == 3

@@ -41,6 +41,7 @@ DEFAULTS = {one.name: one.default for one in fields(Settings)} | {
     "chat_unknown": True,
     "chat_window": 30,
     "core_memory_tokens": 1000,
+    "generation_log": True,
     "session_summary": "off",
 }
 

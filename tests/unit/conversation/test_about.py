@@ -116,16 +116,16 @@ def all_known(
     def weigh(_db: object, topic: str, _embedder: object, _vector: str, contents: dict[int, str]) -> Bearing:
         near = {id_: (similarities or {}).get(id_, 0.0) for id_ in contents}
         words = {id_: (held or {}).get(id_, "") for id_ in contents}
-        return Bearing(topic, "e", "[]", near, {}, words, contents)
+        return Bearing(topic, "e", near, {}, words, contents)
 
     monkeypatch.setattr(bearing, "weigh", weigh)
     answers: dict[str, Answer] = {
         "_mindful.stated_by_user": rows,
-        "_mindful.recall_similarities": lambda _e, ids, _v: [
-            {"found": [(similarities or {}).get(id_, 0.0) for id_ in ids]}
+        "_mindful.similarity": lambda ids, _places, _vectors: [
+            {"similarity": (similarities or {}).get(id_, 0.0)} for id_ in ids
         ],
     }
-    embedder: Any = SimpleNamespace(name="e", embed=lambda texts: [[1.0] for _ in texts])
+    embedder: Any = SimpleNamespace(name="e", relation="e", embed=lambda texts: [[1.0] for _ in texts])
     found = known(
         cast(Any, FakeDatabase(answers)),
         message,

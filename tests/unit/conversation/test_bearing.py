@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ MOVED = [OFFICE[0], row(2, "The office has moved to Graz.")]
 def bearing(question: str, held: dict[int, str], lacked: dict[int, str] | None = None) -> Bearing:
     similarities = dict.fromkeys(held, 0.5)
     contents = {one["id"]: one["content"] for one in OFFICE}
-    return Bearing(question, "e", "[]", similarities, lacked or dict.fromkeys(held, ""), held, contents)
+    return Bearing(question, "e", similarities, lacked or dict.fromkeys(held, ""), held, contents)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +112,8 @@ def test_a_memory_that_lacks_what_is_asked_about_scores_less_and_may_still_answe
     contents = {1: "The recipe needs three eggs.", 2: "The recipe needs three lemons."}
     found = bearing("How many eggs does the recipe need?", dict.fromkeys(contents, ""))
     found = replace(found, contents=contents, beyond=dict.fromkeys(contents, ""))
-    embedder: Any = None  # the memories lack no word of the question
-    scores = _scores(Stored(FakeDatabase({}), "e"), embedder, found)
+    embedder: Any = SimpleNamespace(relation="e")  # the memories lack no word of the question
+    scores = _scores(Stored(FakeDatabase({}), embedder), embedder, found)
     assert 0 < scores[2] < scores[1]
 
 

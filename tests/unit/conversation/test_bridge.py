@@ -43,7 +43,7 @@ MASTER = "The harbor master is Birgit Aagaard."
 def test_a_name_takes_the_place_of_its_description(
     question: str, held: str, memory: str, expected: tuple[str, str] | None
 ) -> None:
-    found = Bearing(question, "e", "[]", {1: 0.5}, {1: "office?"}, {1: held}, {1: memory})
+    found = Bearing(question, "e", {1: 0.5}, {1: "office?"}, {1: held}, {1: memory})
     assert named_instead(found) == (None if expected is None else (1, *expected))
 
 
@@ -56,7 +56,7 @@ def test_no_name_is_looked_for_where_the_best_memory_has_all_words(
     held = {1: "harbor", 2: "harbor master's"}
     question = "Where is the harbor master's office?"
     found = Bearing(
-        question, "e", "[]", {1: 0.4, 2: 0.5}, {1: "master's office", 2: ""}, held, contents, scores=scores
+        question, "e", {1: 0.4, 2: 0.5}, {1: "master's office", 2: ""}, held, contents, scores=scores
     )
     assert sorted(found.answering) == [1, 2]
     named = named_instead(found)
@@ -73,7 +73,7 @@ def test_the_memory_about_the_name_is_shown_if_it_answers_better(
         {"id": 3, "role": None, "content": "The office closes at noon."},
     ]
     question = "Where is the harbor master's office?"
-    found = Bearing(question, "e", "[]", {1: 0.5}, {1: "office?"}, {1: "harbor master's"}, {1: MASTER})
+    found = Bearing(question, "e", {1: 0.5}, {1: "office?"}, {1: "harbor master's"}, {1: MASTER})
     then = replace(found, contents={2: "Birgit's office is on pier 4."}, scores={2: score})
     asked = []
 

@@ -112,7 +112,13 @@ class Chat:
         self._tokens = tokens_of(self._generator, self.context.messages())
         room = self._generator.context_length - len(self._tokens)
         self._sampling = dataclasses.replace(self._sampling, max_tokens=min(self._sampling.max_tokens, room))
-        self._call = Call(self._spec, self._generator, self._tokens, self._sampling)
+        self._call = Call(
+            self._spec,
+            self._generator,
+            self._tokens,
+            self._sampling,
+            logged=reading.settings["generation_log"],
+        )
         self._state = ConversationState(db, self._spec, self._generator, self.session_id)
         self._message_id: int | None = None
         self._wanted = action.settings(reading.settings)

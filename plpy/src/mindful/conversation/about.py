@@ -12,6 +12,7 @@ from mindful.conversation import bearing
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.expected import plain
 from mindful.conversation.naming import has_part, own_name
+from mindful.conversation.near import Stored
 from mindful.conversation.prompt import OWN
 from mindful.core.pattern import IGNORECASE, Short, linear
 from mindful.core.ports import Database, Row
@@ -106,7 +107,7 @@ def known(
     asked = asked_about(message)
     if asked is None:
         return None
-    nothing = Bearing(message, embedder.name, "", {}, {}, {}, {}, own=True)
+    nothing = Bearing(message, embedder.name, {}, {}, {}, {}, own=True)
     if asked.name:
         return _named(db, nothing, user_name, session_id)
     if asked.topic is None:
@@ -139,11 +140,7 @@ def _of_user(db: Database, embedder: FoundEmbedder, most: int, session_id: str |
     stated = _stated(db, _FIRST_PERSON, session_id)
     rows = list({row["content"]: row for row in reversed(stated)}.values())
     vector = to_text(embedder.embed([_PROFILE])[0])
-    similar = db.one(
-        "select _mindful.recall_similarities($1, $2, array_fill($3, array[cardinality($2)])) as found",
-        ("text", "bigint[]", "text"),
-        (embedder.name, [row["id"] for row in rows], vector),
-    )["found"]
+    similar = Stored(db, embedder).similarities([row["id"] for row in rows], [vector] * len(rows))
     order = sorted(range(len(rows)), key=lambda at: -similar[at])
     return [rows[at] for at in order[:most]]
 

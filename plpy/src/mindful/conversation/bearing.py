@@ -12,6 +12,7 @@ from math import dist
 from mindful.conversation.clarification import of_names
 from mindful.conversation.expected import (
     adds,
+    answers,
     asks_for_names,
     excerpt,
     grounds,
@@ -168,7 +169,6 @@ class Bearing:
 
     question: str
     embedder: str
-    vector: str
     similarities: dict[int, float]
     beyond: dict[int, str]
     """The question's words that each memory lacks."""
@@ -337,14 +337,12 @@ def weigh(
     question, ids = plain(message), list(contents)
     if question != message:
         vector = to_text(embedder.embed([question])[0])
-    near = near or Stored(db, embedder.name)
+    near = near or Stored(db, embedder)
     rows = near.compared(question, vector, ids)
     similarities = {row["id"]: row["similarity"] for row in rows}
     beyond = {row["id"]: row["lacked"] for row in rows}
     held = {row["id"]: row["held"] for row in rows}
-    found = Bearing(
-        question, embedder.name, vector, similarities, beyond, held, contents, question != message
-    )
+    found = Bearing(question, embedder.name, similarities, beyond, held, contents, question != message)
     if not found.asks:
         if _WHETHER.search(question) is None:
             return found
@@ -404,8 +402,8 @@ def _scores(near: Near, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, 
     They are those of the question, and of its words that the memory lacks, 1 if it lacks none. What is asked for is
     among the words that a memory about another matter lacks.
     """
-    contents = bearing.contents
-    ids = [id_ for id_ in bearing.similarities if may_answer(bearing.question, contents[id_])]
+    may_be = answers(bearing.question)
+    ids = [id_ for id_ in bearing.similarities if may_be(bearing.contents[id_])]
     lacking = {id_: words for id_ in ids if (words := bearing.beyond[id_])}
     texts = list(dict.fromkeys(lacking.values()))
     rest: dict[int, float] = {}
@@ -463,10 +461,10 @@ def invents(reply: str, sources: Iterable[str]) -> bool:
 
 def _margin(embedder: FoundEmbedder, bearing: Bearing) -> float:
     """Return by how much a message is closer to questions about one's own matters than to others."""
-    own = [float(number) for number in bearing.vector.strip("[]").split(",")]
+    own = tuple(embedder.embed([bearing.question])[0])  # embedded for its similarities already
     key = embedder.name, embedder.sha256
     if key not in _examples:
-        _examples[key] = embedder.embed([*_OWN_MATTERS, *_OTHER_MATTERS])
+        _examples[key] = [*map(tuple, embedder.embed([*_OWN_MATTERS, *_OTHER_MATTERS]))]
     near = [1 - dist(own, one) ** 2 / 2 for one in _examples[key]]  # the cosine similarity of unit vectors
     kinds = near[: len(_OWN_MATTERS)], near[len(_OWN_MATTERS) :]
     first, second = (sum(sorted(kind)[-_CLOSEST:]) / _CLOSEST for kind in kinds)

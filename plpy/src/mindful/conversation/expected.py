@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from mindful.conversation import naming
 from mindful.conversation.asked import asks_who_is, has_measure, nouns_asked, thing_named
@@ -120,16 +120,29 @@ def kind_of(question: str) -> str:
 
 def may_answer(question: str, memory: str) -> bool:
     """Return whether a memory has a word that the question lacks, of the kind that is asked for."""
-    return len(memory) > _READ or bool(candidates(question, memory))
+    return answers(question)(memory)
+
+
+def answers(question: str) -> Callable[[str], bool]:
+    """Return may_answer for many memories, for which the question is read once."""
+    kind, known = kind_of(question), _words_of(question)
+    return lambda memory: len(memory) > _READ or bool(_candidates(question, kind, known, memory))
 
 
 def candidates(question: str, memory: str) -> list[str]:
     """Return the words of a memory that the question lacks and that are of the kind it asks for."""
-    kind, memory = kind_of(question), " ".join(_stated(memory))
+    return _candidates(question, kind_of(question), _words_of(question), memory)
+
+
+def _words_of(question: str) -> _Known:
+    words = {word.lower() for word in _WORD.findall(question)}
+    return _Known(words | {_base(word) for word in words})
+
+
+def _candidates(question: str, kind: str, known: _Known, memory: str) -> list[str]:
+    memory = " ".join(_stated(memory))
     if kind == "time":
         memory = _AMOUNT.sub(" ", memory)
-    words = {word.lower() for word in _WORD.findall(question)}
-    known = _Known(words | {_base(word) for word in words})
     found = [word for word in _WORD.findall(memory) if word not in known]
     if kind == "time":
         return [word for word in found if _TIME.search(word)]

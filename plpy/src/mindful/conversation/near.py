@@ -23,28 +23,46 @@ class Near(Protocol):
 class Stored:
     """Memories, by their stored words and vectors."""
 
-    def __init__(self, db: Database, embedder: str) -> None:
-        self._db, self._embedder = db, embedder
+    def __init__(self, db: Database, embedder: FoundEmbedder) -> None:
+        self._db, self._table = db, embedder.relation
 
     def compared(self, question: str, vector: str, ids: Sequence[int]) -> Sequence[Row]:
         """Compare words and meanings."""
         return self._db.rows(
-            """select w.id, w.lacked, w.held, s.similarity
-               from _mindful.words_beyond($1, $2) w
-               join unnest($2, _mindful.recall_similarities($3, $2, array[$4]))
-                   s (id, similarity) using (id)""",
-            ("text", "bigint[]", "text", "text"),
-            (question, list(ids), self._embedder, vector),
+            f"""select w.id, w.lacked, w.held, coalesce(s.similarity, 0) as similarity
+                from _mindful.words_beyond($1, $2) w
+                left join lateral (
+                    select _mindful.similarity(e.embedding, (select _mindful.vector($3))) as similarity
+                    from mindful.{self._table} e
+                    where e.tenant = (select _mindful.tenant()) and e.id = w.id
+                    offset 0
+                ) s on true""",
+            ("text", "bigint[]", "text"),
+            (question, list(ids), vector),
         )
 
     def similarities(self, ids: Sequence[int], vectors: Sequence[str]) -> Sequence[float]:
-        """Compare meanings."""
-        found: Sequence[float] = self._db.one(
-            "select _mindful.recall_similarities($1, $2, $3) as found",
-            ("text", "bigint[]", "text[]"),
-            (self._embedder, list(ids), list(vectors)),
-        )["found"]
-        return found
+        """Compare meanings; 0 for a memory without a vector. A vector that several have is read once."""
+        places = {vector: place for place, vector in enumerate(dict.fromkeys(vectors), 1)}
+        rows = self._db.rows(
+            f"""with given as materialized (
+                    select g.place, _mindful.vector(g.vector) as vector
+                    from pg_catalog.unnest($3) with ordinality g (vector, place)
+                )
+                select coalesce(s.similarity, 0) as similarity
+                from rows from (pg_catalog.unnest($1), pg_catalog.unnest($2)) with ordinality k (id, place, number)
+                join given g on g.place = k.place
+                left join lateral (
+                    select _mindful.similarity(e.embedding, g.vector) as similarity
+                    from mindful.{self._table} e
+                    where e.tenant = (select _mindful.tenant()) and e.id = k.id
+                    offset 0
+                ) s on true
+                order by k.number""",
+            ("bigint[]", "bigint[]", "text[]"),
+            (list(ids), [places[vector] for vector in vectors], list(places)),
+        )
+        return [row["similarity"] for row in rows]
 
 
 class Given:

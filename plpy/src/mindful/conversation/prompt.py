@@ -26,6 +26,7 @@ _ACKNOWLEDGED = ("We have a new printer.", "My train leaves at nine.", "Hi, I am
 _ACKNOWLEDGEMENT = "I will remember that."
 """Statements and the answer to each, shown before a statement if the model's option `acknowledge` is set: without them
 a model of 135M parameters corrects the statement, or speaks as if it were the user (docs/decisions.md)."""
+_QUOTE = json.JSONEncoder(ensure_ascii=False).encode
 _PLACEHOLDER = linear(r"\{memories\}|\{message\}")
 UNKNOWN = "I do not know."
 OWN = ("assistant", "clarification")
@@ -169,7 +170,7 @@ def acknowledgements() -> list[Message]:
 
 def quote(note: str) -> str:
     """Format a memory for the prompt: one line, a JSON string."""
-    return f"- {json.dumps(note, ensure_ascii=False)}"
+    return f"- {_QUOTE(note)}"
 
 
 def lines(part: str, content: str) -> list[str]:

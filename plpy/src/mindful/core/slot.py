@@ -101,11 +101,15 @@ class Turn:
 
     def _take(self) -> None:
         asked = time.monotonic()
-        slot = None if self._locks.waiting() else self._locks.free_slot(self._count)
+        slot = None if self._locks.waiting() else self._free_slot()
         self._slots = [self._waited() if slot is None else slot]
         self._widen()
         self._since = time.monotonic()
         self.waited_ms += (self._since - asked) * 1000
+
+    def _free_slot(self) -> int | None:
+        """Lock a free slot. There always is a first one, so the setting is read only where that is taken."""
+        return 1 if self._locks.take(1) else self._locks.free_slot(self._count)
 
     def _waited(self) -> int:
         """Wait in the queue for a slot."""

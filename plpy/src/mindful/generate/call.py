@@ -41,13 +41,16 @@ class Call:
         schema: Schema | None = None,
         *,
         ends_loops: bool = True,
+        logged: bool | None = None,
     ) -> None:
+        """Make a call. logged is the setting generation_log, where it was read and the transaction may write."""
         self.spec = spec
         self._generator = generator
         self._tokens = tokens
         self._sampling = sampling
         self._schema = schema
         self._ends_loops = ends_loops and sampling.grammar is None
+        self._logged = logged
         self._completion = Completion()
         self.generation_id: int | None = None
         """Id of the call's row in `generation`, set when it is recorded."""
@@ -156,7 +159,7 @@ class Call:
 
     def _record(self, db: Database, turn: Turn, memory_ids: Sequence[int]) -> None:
         """Insert the call into `generation`, if the setting and the transaction allow it."""
-        if not _recorded(db):
+        if not (_recorded(db) if self._logged is None else self._logged):
             return
         columns = self._columns(turn, memory_ids)
         places = ", ".join(f"${at}" for at in range(1, len(columns) + 1))

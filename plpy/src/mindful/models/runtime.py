@@ -125,7 +125,7 @@ class FoundEmbedder:
         """
         model: Embedder = _load(self._db, self._found)  # type: ignore[assignment]
         owner = (self._found.tenant, self._found.spec)
-        vectors = {text: vector for kept, text, vector in _embedded if kept == owner and text in texts}
+        vectors = {text: vector for kept, text, vector in _embedded if text in texts and kept == owner}
         missing = [text for text in texts if text not in vectors]
         if missing:
             with Turn(self._db, served=True) if model.served else self._turn as turn:
