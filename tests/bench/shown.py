@@ -1,10 +1,11 @@
 """Measure whether a chat answers rightly from what it is shown, and says so where memories do not tell.
 
-Usage: shown.py [--half design|held|second|third] [--worlds N] [--model NAME] [--show] [--write FILE]. The server comes
-from MINDFUL_DSN, as `make dsn` prints it. A user has the memories of one world at a time, and is asked about each fact
-of it, about facts that no memory tells, and for small talk and general knowledge. Every question has a new session, and
-nothing of it stays. Rules were made on `design` and `second`. `held` and `third` have other kinds of facts in other
-words; `third` was run when the rules were done. Everything runs in one transaction that is rolled back.
+Usage: shown.py [--half HALF] [--worlds N] [--model NAME] [--show] [--write FILE]. HALF is design, second, third,
+fourth, fifth or held. The server comes from MINDFUL_DSN, as `make dsn` prints it. A user has the memories of one world
+at a time, and is asked about each fact of it, about facts that no memory tells, and for small talk and general
+knowledge. Every question has a new session, and nothing of it stays. Rules were made on design, second, third and
+fourth. held and fifth have other kinds of facts in other words: no rule was made on them, and their replies are never
+printed. Everything runs in one transaction that is rolled back.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import psycopg
 ROLE = "mindful_bench"
 DATA = {
     half: data
-    for name in ("shown", "shown_second")
+    for name in ("shown", "shown_second", "shown_fourth")
     for half, data in json.loads(Path(__file__).with_name(f"{name}.json").read_text()).items()
 }
 UNKNOWN = "I do not know"

@@ -16,6 +16,7 @@ def row(number: int, content: str, **changed: Any) -> Row:
 
 
 OFFICE = [row(1, "The office is in Berlin."), row(2, "The office is in Graz.")]
+HOURS = [row(1, "Offices open at 9:00."), row(2, "Offices open at 8:30.")]
 MOVED = [OFFICE[0], row(2, "The office has moved to Graz.")]
 
 
@@ -48,6 +49,7 @@ def test_names_and_numbers_of_a_reply_are_those_of_its_sources(reply: str, expec
         ("Where is the office?", MOVED, {1: "office?", 2: "office?"}, 0.2, {}),
         ("When does the office open?", MOVED, {1: "office?", 2: "office?"}, 0.5, {}),
         ("Where are the offices?", OFFICE, {1: "offices?", 2: "offices?"}, 0.7, {}),
+        ("When are offices open?", HOURS, {1: "offices", 2: "offices"}, 0.7, {1: 2}),
         ("What does our Olga do?", OFFICE, {1: "Olga", 2: "Olga"}, 0.7, {}),
     ],
 )
@@ -56,6 +58,25 @@ def test_a_newer_statement_of_the_same_replaces_an_older_one(
 ) -> None:
     db = FakeDatabase({"recall_nearness": [{"found": [1, nearness, nearness, 1]}]})
     assert outdated(db, bearing(question, held), rows) == expected
+
+
+BANK = [row(1, "I have an account with Sparda."), row(2, "Sparda was slow, so I switched to Revolut.")]
+
+
+@pytest.mark.parametrize(
+    ("newer", "expected"),
+    [
+        (BANK[1], {1: 2}),
+        (row(2, "Sparda was slow, so I wrote to Revolut."), {}),
+        (row(2, "I switched to Revolut."), {}),
+    ],
+)
+def test_a_change_from_what_an_older_statement_gives_replaces_it(
+    newer: Row, expected: dict[int, int]
+) -> None:
+    found = bearing("Who has my account?", {1: "account", 2: ""}, {1: "", 2: "account"})
+    db = FakeDatabase({"recall_nearness": [{"found": [1, 0.5, 0.5, 1]}]})
+    assert outdated(db, found, [BANK[0], newer]) == expected
 
 
 def test_facts_about_two_people_of_one_name_replace_none() -> None:
@@ -117,9 +138,69 @@ def test_a_memory_that_lacks_what_is_asked_about_scores_less_and_may_still_answe
     assert 0 < scores[2] < scores[1]
 
 
+class FakeEmbedder:
+    """Embeds every text alike."""
+
+    name = relation = "even"
+
+    def embed(self, texts: list[str]) -> list[list[float]]:
+        return [[1.0] for _ in texts]
+
+
+@pytest.mark.parametrize(
+    ("question", "held", "right", "wrong"),
+    [
+        (
+            "What did Olga find in hive 3?",
+            "hive",
+            "Olga found mites in hive 3.",
+            "Olga found mites in hive 1.",
+        ),
+        (
+            "What did we sing last season?",
+            "season",
+            "We sang Verdi last season.",
+            "We sing Verdi this season.",
+        ),
+        ("What does Dr. Berg like?", "Dr. Berg", "Dr. Berg likes tea.", "Dr. Lind likes tea."),
+    ],
+)
+def test_a_memory_scores_less_without_a_number_a_time_or_a_name_of_the_question(
+    question: str, held: str, right: str, wrong: str
+) -> None:
+    contents = {1: right, 2: wrong}
+    found = replace(
+        bearing(question, dict.fromkeys(contents, held), dict.fromkeys(contents, "x")), contents=contents
+    )
+    embedder: Any = FakeEmbedder()
+    scores = _scores(
+        Stored(FakeDatabase({"recall_similarities": [{"found": [0.5, 0.5]}]}), embedder), embedder, found
+    )
+    assert scores[2] < scores[1]
+
+
+def test_a_memory_that_has_the_name_alone_scores_less() -> None:
+    contents = {1: "Since May Olga Berg paints.", 2: "Since May Olga Berg swims."}
+    found = bearing(
+        "Where did Dr. Berg paint?", {1: "Dr. Berg paint", 2: "Dr. Berg"}, dict.fromkeys(contents, "x")
+    )
+    assert found.has_subject(1)
+    assert not found.has_subject(2)
+    embedder: Any = FakeEmbedder()
+    near = Stored(FakeDatabase({"recall_similarities": [{"found": [0.5, 0.5]}]}), embedder)
+    alone, standing = (
+        _scores(near, embedder, found),
+        _scores(near, embedder, replace(found, is_described=True)),
+    )
+    assert alone[2] < standing[2]  # "Dr. Berg" in place of "our painter"
+    assert alone[1] == standing[1]
+
+
 @pytest.mark.parametrize(
     ("question", "memory", "reply", "expected"),
     [
+        ("When was Olga here?", "Olga came on June 12.", "Olga was not here on June 12.", False),
+        ("When was Olga here?", "Olga did not come on June 12.", "She was not here on June 12.", True),
         ("What is the password?", "The password is quarrel-mango-88.", "It is wifi-mango-88.", False),
         ("What is the password?", "The password is quarrel-mango-88.", "It is quarrel-mango-88.", True),
         ("Where is my bike?", "My bike is a Gazelle behind the station.", "It is a Gazelle.", False),

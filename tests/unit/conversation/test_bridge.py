@@ -81,7 +81,7 @@ def test_the_memory_about_the_name_is_shown_if_it_answers_better(
         asked.extend(texts)
         return [[1.0]]
 
-    def weigh(_db: object, message: str, *_: object) -> Bearing:
+    def weigh(_db: object, message: str, *_: object, **_named: object) -> Bearing:
         asked.append(message)
         return then
 

@@ -63,6 +63,14 @@ def test_a_question_asks_for_a_kind_of_answer(question: str, expected: str) -> N
         ("What is Olga's last name?", "Olga works at Siemens.", False),
         ("What is Olga's last name?", "Olga Berg works at Siemens.", True),
         ("What is the user name of the test account?", "The user name of the test account is qa_lena.", True),
+        ("Why did Olga sell the mill?", "Olga sold the mill in May.", False),
+        ("Why did Olga sell the mill?", "Olga sold the mill because it was too big.", True),
+        ("When did I pass the exam?", "The course has level B1.", False),
+        ("When does the office open?", "The code of the office is 5512.", False),
+        ("When does the office close?", "The office closes at six.", True),
+        ("When do we meet?", "We meet on 24.12. at 18:30.", True),
+        ("Where do I work?", "The code at work is 5512.", False),
+        ("Where do I work?", "I work at the mill.", True),
     ],
 )
 def test_a_memory_may_answer_if_it_has_a_new_word_of_that_kind(
@@ -104,6 +112,10 @@ def test_the_sentence_that_answers_is_quoted() -> None:
         ("What is Olga's new city?", "Olga moved to Leeds.", False),
         ("What is Olga's job?", "Olga works as a carpenter.", False),
         ("How many kids has Olga?", "Olga has three children.", False),
+        ("Which doctor did I see?", "In May I had to see a doctor.", True),
+        ("Which doctor did I see?", "In May I saw a doctor, Mrs. Lind.", False),
+        ("What make is my drill?", "Olga makes the labels.", True),
+        ("What make is my drill?", "My drill is a Bosch.", False),
     ],
 )
 def test_a_memory_may_lack_the_noun_that_a_question_is_about(

@@ -35,6 +35,7 @@ _OTHERS = tuple(
         r"\b(?:what|how much) (?:do|does|did|will|would) (?P<noun>[^?]{1,80}?) (?:cost|weigh|measure|earn)\W*$",
         r"\bwho \w+ (?:the|my|our|his|her|their) (?P<noun>[^?!;]{1,60}?)\W*$",
         r"\b(?:which|what) (?P<noun>[^\W\d]+(?: [^\W\d]+)?) (?:do|does|did|is|are|was|were|has|have|had|will) \w",
+        rf"\b(?:which|what) \w+{_BE} {_NOUN}\W*$",
         r"\b(?:when|where|how often|how long) (?:do|does|did|will|would|has|have) "
         r"(?P<noun>(?:the|a|an|my|our|his|her|their) [^?!;]{1,60}?) \w+\W*$",
     )
@@ -122,7 +123,8 @@ def nouns_asked(question: str) -> list[str]:
     """Return the nouns that a question is about, if its form tells: those of "choir rehearsal" in "When is ...?"."""
     if _FAVOURITE.search(question):
         return []
-    return [noun for noun in _nouns(question, (*_NAMING, *_OTHERS)) if noun not in _KIND_ALONE]
+    found = (_nouns(question, (form,)) for form in (*_NAMING, *_OTHERS))
+    return next(filter(None, ([noun for noun in nouns if noun not in _KIND_ALONE] for nouns in found)), [])
 
 
 def has_measure(question: str, memory: str) -> bool:

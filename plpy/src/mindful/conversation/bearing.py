@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import dist
 
 from mindful.conversation.clarification import of_names
 from mindful.conversation.expected import (
@@ -20,11 +19,13 @@ from mindful.conversation.expected import (
     may_answer,
     name_told,
     plain,
+    telling,
 )
+from mindful.conversation.matter import ABOUT, BEARS, OWN, Common, asks, asks_whether, is_own, subjects
 from mindful.conversation.near import Near, Stored
 from mindful.conversation.statement import declares
 from mindful.core.pattern import IGNORECASE, linear
-from mindful.core.ports import Database, Row, Vector
+from mindful.core.ports import Database, Row
 from mindful.core.vector import to_text
 from mindful.models.runtime import FoundEmbedder
 
@@ -41,11 +42,15 @@ _SURELY = 0.5
 _WHOLE = 0.7
 """Weight of the whole question's similarity; the rest is that of the words that the memory lacks."""
 _OTHER_NAME = 0.2
-"""Subtracted from the score where the memory lacks a name or a number of the question."""
+"""Subtracted from the score where the memory lacks a name, or a time such as "last season", of the question."""
+_OTHER_NUMBER = 0.3
+"""Subtracted where it lacks a number of the question: what is known of hive 3 tells nothing of hive 1."""
 _OTHER_OWN = 0.05
 """Subtracted where it lacks what the user calls their own in the question."""
 _OTHER_THING = 0.2
 """Subtracted where it lacks the noun that the question is about."""
+_NAME_ALONE = 0.1
+"""Subtracted where it has no word of the question beside names: a person has many facts."""
 _NAMED = 0.2
 """Added where it gives the name that is asked for, by its form."""
 _SAME = 0.6
@@ -55,8 +60,8 @@ _ALIKE = 0.6
 _CHANGED = linear(
     r"\b(?:now|new|newly|moved|changed|switched|replaced|instead|from now on|no longer|any ?more|become|became|raised|"
     r"lowered|increased|reduced|rose|risen|fell|fallen|grew|grown|dropped|more expensive|cheaper|dearer|postponed|"
-    r"delayed|rescheduled|extended|extension|swapped|renamed|repainted|coat of|quit|gave up|given up|(?:up|down) to|"
-    r"by now|meanwhile)\b",
+    r"delayed|rescheduled|extended|extension|swapped|renamed|repainted|coat of|quit|gave up|given up|"
+    r"took over|taken over|(?:up|down) to|by now|meanwhile)\b",
     IGNORECASE,
 )
 """Words by which a statement says that something is not as before."""
@@ -70,13 +75,8 @@ _NEAR = 0.35
 _QUOTED = 0.3
 """Cosine similarity from which a memory is quoted beside the statement that the answer is unknown."""
 _MOST_QUOTED = 2
-_SEVERAL = linear(r"\b(?:are|were|both|all|which of|names of|list)\b", IGNORECASE)
+_SEVERAL = linear(r"(?<!\bwhen )\b(?:are|were|both|all|which of|names of|list)\b", IGNORECASE)
 """Forms of questions that ask for more than one thing, so that no statement replaces another."""
-_ASKS = linear(
-    r"\b(?:who|whose|whom|when|where|which|what|"
-    r"how (?:many|much|long|old|far|tall|big|often|deep|high|wide|heavy|large|fast|late|early))\b",
-    IGNORECASE,
-)
 _PHRASE = linear(r"^\W*(?:and )?(?:the|my|our)\b[^?]{1,80}\?\W*$", IGNORECASE)
 """A question without a verb: "The code of the safe?"."""
 _TELLS_NAME = linear(r"\b(?:your (?:\w+ )?name is|you are|you're|call(?:ed)? you|you go by) (.*)", IGNORECASE)
@@ -84,83 +84,14 @@ _DENIES = linear(r"\b(?:no|not|never|cannot)\b|n['\u2019]t\b", IGNORECASE)
 _NUMBER = linear(r"\d+")
 _NAME = linear(r"(?<=[^\W.!?:] )[^\W\d_a-z]\w+")
 """A capitalized word within a sentence."""
+_TITLE = linear(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St)\.? ")
 _PART = linear(r"\d+|[^\W\d_]+")
 _IDENTIFIER = linear(r"\b\d[\d.]*[A-Za-z]?\b")
+_FRAME = linear(
+    r"\b(last|next|previous) (?:season|year|month|week|winter|spring|summer|autumn|fall|term|semester)\b",
+    IGNORECASE,
+)
 _OWNED = linear(r"\b(?:my|our) (?:new |old )?([^\W\d]+)", IGNORECASE)
-_DONE = linear(r"\bdid (?:i|we)\b|\bdo for (?:a living|work)\b", IGNORECASE)
-"""Past deeds and the work of the user, which only the user and their memories can know."""
-_MINE = linear(
-    r"\b(?:what|who|where|when|which \w+|how (?:old|tall|long|big|far|much|many|heavy|deep|high))"
-    r"(?:'s| is| are| was| were) (?:my|our)\b|\bhow (?:old|tall|heavy) (?:am i|are we)\b|"
-    r"\b(?:what(?:'s| is)) the (?:[\w'\u2019-]+ ){0,2}(?:password|code|pin|combination|phone number)\b|"
-    r"\b(?:who|whose|whom|when|where|(?:which|what) \w+|how (?:much|many)\b[^?]{0,40}) (?:do|does|did|have|has|am|are) "
-    r"(?:i|we|my \w+|our \w+)\b(?! (?:need|have to|get|find|make|use|put|begin|start|say|write|know)\b)|"
-    r"\bwhat (?:do|does|did|am|have|has) (?:i|we|my \w+|our \w+) "
-    r"(?:do for|eat|drink|drive|own|like|love|hate|collect|play|study|teach|"
-    r"earn|pay|weigh|allergic|order|ordered|buy|bought|promise|promised|decide|decided|plan|planned)\b",
-    IGNORECASE,
-)
-"""Questions for a fact of the user's own, in a form that requests for advice do not have."""
-_WHETHER = linear(
-    r"^\W*(?:(?:do|does|did) (?:i|we|my \w+|our \w+) (?:ever |still |already |really |also )?"
-    r"(?:have|own|live|work|like|love|hate|eat|drink|smoke|drive|play|speak|study|teach|collect|pay|keep|prefer)"
-    r"(?! to\b)\b|(?:have|has) (?:i|we|my \w+|our \w+)|(?:am i|are we) (?:a|an|the|in|on|at|from|married|single|"
-    r"divorced|engaged|related|allergic|vegetarian|vegan|retired|employed|unemployed|insured|diabetic|pregnant))\b",
-    IGNORECASE,
-)
-"""Questions for a yes or no about the user's own matters."""
-_SOMEBODY = linear(
-    r"(?<![A-Z]\w )(?<!the )(?<=[^\W.!?:] )"
-    r"(?!(?:January|February|March|April|May|June|July|August|September|October|November|December|"
-    r"Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday|Christmas|Easter)\b)"
-    r"[A-Z][a-z\u00df-\u024f]+(?:'s|\u2019s)?(?! [A-Z])\b"
-)
-"""A name of one word, as users call people they know."""
-_OWN = linear(r"\b(?:i|me|my|mine|we|us|our|ours)\b", IGNORECASE)
-_OWN_MATTERS = (
-    *("What is my mother's name?", "When is my next appointment?", "Where did I leave my glasses?"),
-    *(
-        "How much do I pay for the phone contract?",
-        "Who is my doctor?",
-        "What did we decide about the garden?",
-    ),
-    *("Where does my friend Daniel work?", "When is Julia's birthday?", "What is the code of the safe?"),
-    *("Which room is the workshop in?", "How old is our daughter?", "Who is responsible for the invoices?"),
-    *("What did Martin say at the meeting?", "When does the new contract start?", "Where is the charger?"),
-    "How many guests are coming on Saturday?",
-)
-_OTHER_MATTERS = (
-    *("What is the capital of Spain?", "Who invented the telephone?", "When did the Roman empire fall?"),
-    *("How many bones does a human have?", "What is the meaning of the word ubiquitous?"),
-    *("Why do leaves turn red in autumn?", "Which country is the largest?", "Who won the world cup in 2006?"),
-    *("How do I cook rice?", "What should I do when I cannot sleep?", "Can you recommend a good movie?"),
-    *("How can I learn to draw?", "Tell me a story.", "How are you today?", "What can you do for me?"),
-    "Write a letter of thanks.",
-)
-"""Questions to compare a message with: about what only the user and their memories can know, and others."""
-_CLOSEST = 3
-"""Closest questions of each kind whose mean similarity counts."""
-_LEAST = {
-    "done": -1,
-    "mine": -0.1,
-    "named": -0.05,
-    "own": 0.02,
-    "person": 0.035,
-    "certain": 0.01,
-    "same": 0.06,
-    "near": 0.08,
-    "else": 0.12,
-}
-"""Least margin by which a message is closer to the first kind: about what the user did, in a form for facts of one's
-own, with a name that a memory near it has, with a pronoun of the first person, with a name of one word, about a certain
-one of the things in a memory, with a memory about the same thing, with a memory that bears on it, else."""
-_ABOUT = 0.45
-"""Cosine similarity from which a memory is about the things of the question."""
-_CERTAIN = linear(r"(?<=[^.!?] )the\b|\b\d+[a-z]\b")
-BEARS = 0.25
-"""Cosine similarity below which a memory has nothing to do with the message, even if it shares a word with it."""
-_examples: dict[tuple[str, str], list[Vector]] = {}
-"""Embeddings of the questions, by the embedder's name and checksum."""
 
 
 @dataclass(frozen=True)
@@ -185,13 +116,15 @@ class Bearing:
     """The memory that names what the message describes, where the memory that answers is about that name."""
     everything: bool = False
     """Whether the message asks for all that is known of something: all answering memories belong to the answer."""
+    is_described: bool = False
+    """Whether a name of the question stands for what the message describes, so that it says more than a name."""
     own_name: str | None = None
     """The user's own name, where the message asks for it."""
 
     @property
     def asks(self) -> bool:
         """Whether the message asks for a fact."""
-        return self.requested or (_ASKS.search(self.question) is not None and not declares(self.question))
+        return self.requested or (asks(self.question) and not declares(self.question))
 
     @property
     def unknown(self) -> bool:
@@ -232,12 +165,12 @@ class Bearing:
         content, similarity = self.contents.get(memory, ""), self.similarities.get(memory, 0.0)
         if self.names(memory) or any(one in content for one in _IDENTIFIER.findall(self.question)):
             return True
-        asks = self.asks or _PHRASE.search(self.question) is not None
-        if not asks and _OWN.search(self.question) is None:
+        is_asked = self.asks or _PHRASE.search(self.question) is not None
+        if not is_asked and OWN.search(self.question) is None:
             return similarity >= _SAME
-        if not asks:
-            return similarity >= _ABOUT or memory in self.near()
-        if not self.own and similarity < _ABOUT and lacks_thing(self.question, content):
+        if not is_asked:
+            return similarity >= ABOUT or memory in self.near()
+        if not self.own and similarity < ABOUT and lacks_thing(self.question, content):
             return False
         return compared or similarity >= BEARS
 
@@ -261,7 +194,7 @@ class Bearing:
         if self.own_name is not None:
             told = _TELLS_NAME.search(reply)
             return told is not None and told[1].lower().startswith(self.own_name.lower())
-        if not self.everything and not self.asks and _DENIES.search(reply):
+        if not self.everything and _DENIES.search(reply) and not self._is_denied(shown):
             return False  # the memory is about what is asked; a small model denies it
         if name := self.name_told(shown):
             return any(part.lower() in said for part in _PART.findall(name))
@@ -272,6 +205,9 @@ class Bearing:
             if (words := grounds(self.question, self.contents[id_]))
         ]
         return not rests or (all(rests) if self._several else any(rests))
+
+    def _is_denied(self, shown: Collection[int]) -> bool:
+        return self.asks and any(_DENIES.search(self.contents[id_]) for id_ in self._answering_of(shown))
 
     def name_told(self, shown: Collection[int]) -> str | None:
         """Return the name that the best of the memories shown gives to what the question asks the name of."""
@@ -309,7 +245,7 @@ class Bearing:
 
     def names(self, memory: int) -> set[str]:
         """Return the names of the question that a memory has."""
-        return set(_NAME.findall(self.question)) & set(_PART.findall(self.held.get(memory, "")))
+        return _names(self.question) & set(_PART.findall(self.held.get(memory, "")))
 
     def newest_first(self, rows: Sequence[Row]) -> list[Row]:
         """Sort memories with the same words of the question by time, at the place of the first of them."""
@@ -322,7 +258,8 @@ class Bearing:
 
     def has_subject(self, memory: int) -> bool:
         """Return whether a memory has a word of the question beside names."""
-        return bool(set(_PART.findall(self.held.get(memory, ""))) - self.names(memory) - {"s"})
+        held = _TITLE.sub("", self.held.get(memory, ""))
+        return bool(set(_PART.findall(held)) - self.names(memory) - {"s"})
 
 
 def weigh(
@@ -332,6 +269,7 @@ def weigh(
     vector: str,
     contents: dict[int, str],
     near: Near | None = None,
+    is_described: bool = False,
 ) -> Bearing:
     """Compare a question with memories, given by their ids, or with other texts by `near`."""
     question, ids = plain(message), list(contents)
@@ -343,16 +281,26 @@ def weigh(
     beyond = {row["id"]: row["lacked"] for row in rows}
     held = {row["id"]: row["held"] for row in rows}
     found = Bearing(question, embedder.name, similarities, beyond, held, contents, question != message)
-    if not found.asks:
-        if _WHETHER.search(question) is None:
-            return found
-        return replace(found, own=True, scores={id_: similarities[id_] for id_ in found.near()})
-    own = _margin(embedder, found) >= _LEAST[_kind(found)]
-    if not own and not found.near():
+    found = replace(found, is_described=is_described)
+    if not found.asks and not asks_whether(question):
+        return found
+    own = is_own(embedder, question, _common(found))
+    if not own and not (found.asks and found.near()):
         return found
     scores = _scores(near, embedder, found)
     own = own or max(scores.values(), default=0.0) >= _SURELY
     return replace(found, own=own, scores=scores if own else {})
+
+
+def _common(bearing: Bearing) -> Common:
+    near = bearing.near()
+    return Common(
+        frozenset(word for id_ in near for word in _PART.findall(bearing.held[id_])),
+        max((bearing.similarities[id_] for id_ in near), default=0.0),
+        max(bearing.similarities.values(), default=0.0),
+        any(map(bearing.names, near))
+        or any(bearing.names(id_) & subjects(bearing.question) for id_ in bearing.contents),
+    )
 
 
 def outdated(db: Database, bearing: Bearing, rows: Sequence[Row]) -> dict[int, int]:
@@ -361,7 +309,8 @@ def outdated(db: Database, bearing: Bearing, rows: Sequence[Row]) -> dict[int, i
     A name alone does not count, as a person has many facts.
     """
     short = [row for row in rows if row["kind"] in ("fact", "message") and len(row["content"]) <= LONGEST]
-    alike = [row for row in short if bearing.held.get(row["id"])]
+    weighed = [row for row in short if row["id"] in bearing.held]
+    alike = [row for row in weighed if bearing.held[row["id"]] or _CHANGED.search(row["content"])]
     if len(alike) < 2 or _SEVERAL.search(bearing.question):
         return {}
     if of_names(bearing.question, [row["content"] for row in alike]) is not None:
@@ -385,9 +334,9 @@ def _replaces(bearing: Bearing, new: Row, old: Row, nearness: float) -> bool:
         before = set(_PART.findall(bearing.held[old["id"]]))
         shared = set(_PART.findall(bearing.held[new["id"]])) & before
         names = bearing.names(old["id"])
-        return (
-            nearness >= _CHANGED_ALIKE and names <= shared and len(shared - names) * 2 > len(before - names)
-        )
+        is_same = names <= shared and len(shared - names) * 2 >= max(len(before - names), 1)
+        answer = set(telling(bearing.question, old["content"]))
+        return nearness >= _CHANGED_ALIKE and (is_same or bool(answer & set(_PART.findall(new["content"]))))
     return (
         bearing.beyond[new["id"]] == bearing.beyond[old["id"]]
         and bearing.has_subject(old["id"])
@@ -402,8 +351,9 @@ def _scores(near: Near, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, 
     They are those of the question, and of its words that the memory lacks, 1 if it lacks none. What is asked for is
     among the words that a memory about another matter lacks.
     """
-    may_be = answers(bearing.question)
-    ids = [id_ for id_ in bearing.similarities if may_be(bearing.contents[id_])]
+    may_be = answers(bearing.question) if bearing.asks else None
+    about = set() if may_be else set(bearing.near())  # a yes or no is told by a memory about the same thing
+    ids = [id_ for id_ in bearing.similarities if (may_be(bearing.contents[id_]) if may_be else id_ in about)]
     lacking = {id_: words for id_ in ids if (words := bearing.beyond[id_])}
     texts = list(dict.fromkeys(lacking.values()))
     rest: dict[int, float] = {}
@@ -418,38 +368,32 @@ def _scores(near: Near, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, 
 
 
 def _mismatch(bearing: Bearing, memory: int) -> float:
-    content = bearing.contents[memory].lower()
-    named = [*_NAME.findall(bearing.question), *_IDENTIFIER.findall(bearing.question)]
-    owned = {word.lower() for word in _OWNED.findall(bearing.question)}
+    question, content = bearing.question, bearing.contents[memory]
+    words = {word.lower() for word in _PART.findall(content)}
+    named = [*_names(question), *_FRAME.findall(question)]
+    owned = {word.lower() for word in _OWNED.findall(question)}
     lacked = set(_PART.findall(bearing.beyond[memory].lower()))
     return (
-        _OTHER_NAME * any(name.lower() not in content for name in named)
+        _OTHER_NAME * any(not _has(words, name.lower()) for name in named)
+        + _OTHER_NUMBER * bool(_numbers(question) - _numbers(content))
         + _OTHER_OWN * bool(owned & lacked)
-        + _OTHER_THING * lacks_thing(bearing.question, bearing.contents[memory])
-        - _NAMED * (name_told(bearing.question, bearing.contents[memory]) is not None)
+        + _OTHER_THING * lacks_thing(question, content)
+        + _NAME_ALONE * (bool(lacked) and not bearing.is_described and not bearing.has_subject(memory))
+        - _NAMED * (name_told(question, content) is not None)
     )
 
 
-def _kind(bearing: Bearing) -> str:
-    if _DONE.search(bearing.question):
-        return "done"
-    if _MINE.search(bearing.question):
-        return "mine"
-    near = bearing.near()
-    nearest = max((bearing.similarities[id_] for id_ in near), default=0.0)
-    if nearest >= _ABOUT and _OWN.search(bearing.question):
-        return "mine"
-    if any(map(bearing.names, near)):
-        return "named"
-    if _OWN.search(bearing.question):
-        return "own"
-    if _SOMEBODY.search(bearing.question):
-        return "person"
-    if nearest >= _ABOUT and _CERTAIN.search(bearing.question):
-        return "certain"
-    if near:
-        return "same"
-    return "near" if max(bearing.similarities.values(), default=0) >= BEARS else "else"
+def _names(question: str) -> set[str]:
+    return set(_NAME.findall(_TITLE.sub("", question)))
+
+
+def _has(words: Iterable[str], name: str) -> bool:
+    """Return whether one of the words is a name, in the plural or not."""
+    return any(word in (name, name + "s", name.removesuffix("s")) for word in words)
+
+
+def _numbers(text: str) -> set[str]:
+    return {number.rstrip(".") for number in _IDENTIFIER.findall(text)}
 
 
 def invents(reply: str, sources: Iterable[str]) -> bool:
@@ -457,15 +401,3 @@ def invents(reply: str, sources: Iterable[str]) -> bool:
     known = {part.lower() for source in sources for part in _PART.findall(source)}
     claims = [*_NUMBER.findall(reply), *_NAME.findall(reply)]
     return any(part.lower() not in known for claim in claims for part in _PART.findall(claim))
-
-
-def _margin(embedder: FoundEmbedder, bearing: Bearing) -> float:
-    """Return by how much a message is closer to questions about one's own matters than to others."""
-    own = tuple(embedder.embed([bearing.question])[0])  # embedded for its similarities already
-    key = embedder.name, embedder.sha256
-    if key not in _examples:
-        _examples[key] = [*map(tuple, embedder.embed([*_OWN_MATTERS, *_OTHER_MATTERS]))]
-    near = [1 - dist(own, one) ** 2 / 2 for one in _examples[key]]  # the cosine similarity of unit vectors
-    kinds = near[: len(_OWN_MATTERS)], near[len(_OWN_MATTERS) :]
-    first, second = (sum(sorted(kind)[-_CLOSEST:]) / _CLOSEST for kind in kinds)
-    return first - second

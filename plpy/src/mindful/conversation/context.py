@@ -8,11 +8,12 @@ from typing import Any
 
 from mindful.conversation import assistant, bearing, clarification, named
 from mindful.conversation.about import known
-from mindful.conversation.bearing import BEARS, Bearing
+from mindful.conversation.bearing import Bearing
 from mindful.conversation.bridge import named_instead
 from mindful.conversation.clarification import Clarified
 from mindful.conversation.expected import kind_of
 from mindful.conversation.lesson import Lesson, lessons
+from mindful.conversation.matter import BEARS
 from mindful.conversation.near import Given
 from mindful.conversation.prompt import LAYOUT, OWN, Context, Part, acknowledgements, example_of, lines
 from mindful.conversation.reading import Reading, read
@@ -384,7 +385,7 @@ class _Composer:
         }
         if not contents:
             return []
-        then = bearing.weigh(self._db, question, embedder, vector, contents)
+        then = bearing.weigh(self._db, question, embedder, vector, contents, is_described=True)
         then = then.replaced(bearing.outdated(self._db, then, [rows[id_] for id_ in contents]))
         if then.best <= found.best:
             return []

@@ -43,6 +43,7 @@ _COLORS = (
 _KINDS = tuple(
     (kind, linear(source, IGNORECASE))
     for kind, source in (
+        ("reason", r"^\W*(?:and |so |but )?(?:why|how come)\b"),
         ("color", r"\bcolou?rs?\b"),
         ("name", r"\b(?:who|whom|whose|called|names?)\b"),
         (
@@ -54,6 +55,7 @@ _KINDS = tuple(
         (
             "number",
             r"\bhow (?:many|much|long|old|far|tall|big|large|often|heavy|high|wide|deep|fast|late|early)\b|"
+            r"\bwhat (?:do|does|did) [^?]{1,40} (?:charge|owe|spend)\b|"
             r"\b(?:costs?|pay|earn|number|price|pin|weight|height|age|amount|size|score|total|percentage)\b",
         ),
         (
@@ -67,7 +69,23 @@ _SENTENCE = linear(r"(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bMrs\.)(?<=[.!?])\s+|
 _WORD = linear(r"[^\W_]+(?:['\u2019.,:_-][^\W_]+)*")
 _MANY = ("s", "ren", "people")
 _PLAIN = linear(r"[^\W_]+")
-_TIME = linear(rf"\d|\b(?:{_TIMES})\b", IGNORECASE)
+_TIME = linear(
+    rf"^(?:\d{{1,2}}(?:[:.]\d{{1,2}})?(?:st|nd|rd|th|am|pm|h)?|(?:1[5-9]|20)\d\ds?|\d{{1,4}}(?:[/-]\d{{1,4}}){{1,2}})$|"
+    rf"\b(?:{_TIMES})\b",
+    IGNORECASE,
+)
+"""A word that tells a time: other numbers are codes and amounts."""
+_HOUR = linear(
+    r"\b(?:at|by|before|after|around|until|till|past|to) "
+    r"(one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b(?! [a-z])",
+    IGNORECASE,
+)
+_REASON = linear(
+    r"\b(?:because|since|so|as|due to|thanks to|owing to|therefore|reasons?|too|in order|why|caused?|causes)\b|"
+    r"[:;] |, (?:the|my|our|i|we|he|she|it|they)\b",
+    IGNORECASE,
+)
+"""Words that join a deed and its reason."""
 _COLOR = linear(rf"\b(?:{_COLORS})(?:ish)?\b", IGNORECASE)
 _NUMBER = linear(rf"\d|\b(?:{_NUMBERS})\b", IGNORECASE)
 _PART_OF_NAME = linear(r"\b(?:last|first|family|middle|full) names?\b|\bsurnames?\b", IGNORECASE)
@@ -84,6 +102,7 @@ _PLACED = linear(
     r"over|outside|opposite)\b",
     IGNORECASE,
 )
+_BEING = linear(r"\b(?:is|are|was|were|has|have|had)\b", IGNORECASE)
 _AT_A_TIME = linear(
     r"\bby the way\b|\b(?:in|at|on|to|from|by|around|near|over|between) "
     r"(?:the |this |next |last |every |each |early |late |about |\d+ )?"
@@ -99,6 +118,9 @@ _EMPTY = frozenset(
     )
 )
 """Words that answer nothing, and may begin a sentence with a capital."""
+_WHICH = linear(r"^\W*(?:which|what) [^\W\d]+ (?:do|does|did|is|was|has|have) ", IGNORECASE)
+_ANY_ONE = linear(r"\ban? ([^\W\d_]+)(?= ?(.?))")
+_ENDS = ("", ".", "!", ";")
 _STEM = 5
 """Letters that two words share if they are forms of one."""
 _SHORTEST = 4
@@ -112,7 +134,7 @@ def plain(message: str) -> str:
 
 
 def kind_of(question: str) -> str:
-    """Return what a question asks for: color, name, time, number, place or other."""
+    """Return what a question asks for: reason, color, name, time, number, place or other."""
     if asks_who_is(question):
         return "other"
     return next((kind for kind, form in _KINDS if form.search(question)), "other")
@@ -145,21 +167,30 @@ def _candidates(question: str, kind: str, known: _Known, memory: str) -> list[st
         memory = _AMOUNT.sub(" ", memory)
     found = [word for word in _WORD.findall(memory) if word not in known]
     if kind == "time":
-        return [word for word in found if _TIME.search(word)]
+        hours = set(_HOUR.findall(memory))
+        return [word for word in found if word in hours or _TIME.search(word)]
     if kind == "color":
         return [word for word in found if _COLOR.fullmatch(word)]
     if kind == "number":
         return [word for word in found if _NUMBER.search(word)] if has_measure(question, memory) else []
     found = [word for word in found if _base(word) not in _EMPTY]
+    if kind == "reason":
+        return found if _REASON.search(memory) else []
     names = [word for word in found if word[0].isupper() and not _TIME.fullmatch(word)]
     if kind == "name":
         given = set(_WORD.findall(naming.name_given(question, memory) or ""))
         if _PART_OF_NAME.search(question):
             return [word for word in found if word in given]
         return [word for word in found if word in given or word in names or _LOGIN.search(word)]
-    if kind == "place" and not _PLACED.search(_AT_A_TIME.sub(" ", memory)):
+    if kind == "place" and not _places(memory) & set(found):
         return names
     return [word for word in found if len(word) > 2 or word.isdigit()]
+
+
+def _places(memory: str) -> set[str]:
+    """Return the words that stand after a preposition of place, up to a verb."""
+    after = _PLACED.split(_AT_A_TIME.sub(" ", memory))[1:]
+    return {word for part in after for word in _WORD.findall(_BEING.split(part)[0])}
 
 
 def adds(question: str, memory: str) -> bool:
@@ -181,7 +212,12 @@ def lacks_thing(question: str, memory: str) -> bool:
     if not nouns or asks_for_names(question):
         return False  # "children" are a son and a daughter
     known = _Known(_base(word) for word in _PLAIN.findall(memory))
-    return not any(noun in known for noun in nouns)
+    if not any(noun in known for noun in nouns):
+        return True
+    # "I saw a doctor." does not tell which one.
+    return _WHICH.search(question) is not None and any(
+        word in nouns and rest[:1] in _ENDS for word, rest in _ANY_ONE.findall(memory.lower())
+    )
 
 
 def name_told(question: str, memory: str) -> str | None:

@@ -1,0 +1,182 @@
+"""Whether a question is about the user's own matters, which only the user and their memories can know.
+
+The rules are of English. The measurements behind the constants are in docs/decisions.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import dist
+
+from mindful.core.pattern import IGNORECASE, Short, linear
+from mindful.core.ports import Vector
+from mindful.models.runtime import FoundEmbedder
+
+_LONGEST = 300
+"""Characters of a question that is read."""
+_ASKS = linear(
+    r"\b(?:who|whose|whom|when|where|which|what|why (?:did|was|were|had)|"
+    r"how (?:many|much|long|old|far|tall|big|often|deep|high|wide|heavy|large|fast|late|early|cold|warm|hot))\b",
+    IGNORECASE,
+)
+_ASKS_OF = linear(r"\b(?:[Ww]hy (?:is|does|has)|[Hh]ow (?:did|was)) (?:(?:Mr|Mrs|Ms|Dr|Prof)\.? )?[A-Z][a-z]")
+"""Other questions for a reason or a manner ask for advice, or for what is generally known."""
+_DONE = linear(r"\bdid (?:i|we)\b|\bdo for (?:a living|work)\b", IGNORECASE)
+"""Past deeds and the work of the user, which only the user and their memories can know."""
+_MINE = linear(
+    r"\b(?:what|who|where|when|which \w+|how (?:old|tall|long|big|far|much|many|heavy|deep|high))"
+    r"(?:'s| is| are| was| were) (?:the \w+ of )?(?:my|our)\b|\bhow (?:old|tall|heavy) (?:am i|are we)\b|"
+    r"\b(?:what(?:'s| is)) the (?:[\w'\u2019-]+ ){0,2}(?:password|code|pin|combination|phone number)\b|"
+    r"\b(?:who|whose|whom|when|where|(?:which|what) \w+|how (?:much|many)\b[^?]{0,40}) (?:do|does|did|have|has|am|are) "
+    r"(?:i|we|my \w+|our \w+)\b(?! (?:need|have to|get|find|make|use|put|begin|start|say|write|know)\b)|"
+    r"\bwhat (?:do|does|did|am|have|has) (?:i|we|my \w+|our \w+) "
+    r"(?:do for|eat|drink|drive|own|like|love|hate|collect|play|study|teach|"
+    r"earn|pay|weigh|allergic|order|ordered|buy|bought|promise|promised|decide|decided|plan|planned)\b",
+    IGNORECASE,
+)
+"""Questions for a fact of the user's own, in a form that requests for advice do not have."""
+_WHETHER = linear(
+    r"^\W*(?:(?:do|does|did) (?:i|we|my \w+|our \w+) (?:ever |still |already |really |also )?"
+    r"(?:have|own|live|work|like|love|hate|eat|drink|smoke|drive|play|speak|study|teach|collect|pay|keep|prefer)"
+    r"(?! to\b)\b|(?:have|has) (?:i|we|my \w+|our \w+)|(?:am i|are we) (?:a|an|the|in|on|at|from|married|single|"
+    r"divorced|engaged|related|allergic|vegetarian|vegan|retired|employed|unemployed|insured|diabetic|pregnant))\b",
+    IGNORECASE,
+)
+_WHETHER_OTHERS = linear(
+    r"^\W*(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would)(?:n['\u2019]t)? "
+    r"(?!(?:you|it|there|this|that|these|those|they|he|she|i|we|my|our|an?|anyone|anybody|someone|somebody|not)\b)",
+    IGNORECASE,
+)
+"""Questions for a yes or no about the user's own matters by their form, and about those of others."""
+_SOMEBODY = linear(
+    r"(?<![A-Z]\w )(?<!the )(?<=[^\W.!?:] )"
+    r"(?!(?:January|February|March|April|May|June|July|August|September|October|November|December|"
+    r"Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday|Christmas|Easter)\b)"
+    r"[A-Z][a-z\u00df-\u024f]+(?:'s|\u2019s)?(?! [A-Z])\b"
+)
+"""A name of one word, as users call people they know."""
+_ADVICE = linear(r"\b(?:should|can|could|might|would) (?:i|we|my|our)\b", IGNORECASE)
+_SUBJECT = linear(
+    r"\b(?:[Ii]s|[Ww]as|[Dd]oes|[Dd]id|[Hh]as|[Hh]ad|[Cc]an|[Cc]ould|[Ww]ill|[Ww]ould) "
+    r"(?:(?:Dr|Mr|Mrs|Ms|Prof)\.? )?([A-Z][^\W\d_]+)"
+)
+OWN = linear(r"\b(?:i|me|my|mine|we|us|our|ours)\b", IGNORECASE)
+_OWN_MATTERS = (
+    *("What is my mother's name?", "When is my next appointment?", "Where did I leave my glasses?"),
+    *(
+        "How much do I pay for the phone contract?",
+        "Who is my doctor?",
+        "What did we decide about the garden?",
+    ),
+    *("Where does my friend Daniel work?", "When is Julia's birthday?", "What is the code of the safe?"),
+    *("Which room is the workshop in?", "How old is our daughter?", "Who is responsible for the invoices?"),
+    *("What did Martin say at the meeting?", "When does the new contract start?", "Where is the charger?"),
+    "How many guests are coming on Saturday?",
+)
+_OTHER_MATTERS = (
+    *("What is the capital of Spain?", "Who invented the telephone?", "When did the Roman empire fall?"),
+    *("How many bones does a human have?", "What is the meaning of the word ubiquitous?"),
+    *("Why do leaves turn red in autumn?", "Which country is the largest?", "Who won the world cup in 2006?"),
+    *("How do I cook rice?", "What should I do when I cannot sleep?", "Can you recommend a good movie?"),
+    *("How can I learn to draw?", "Tell me a story.", "How are you today?", "What can you do for me?"),
+    "Write a letter of thanks.",
+)
+"""Questions to compare a message with: about what only the user and their memories can know, and others."""
+_CLOSEST = 7
+"""Closest questions of each kind whose mean similarity counts."""
+_LEAST = {
+    "done": -1,
+    "mine": -0.1,
+    "named": -0.05,
+    "own": 0.0,
+    "person": 0.035,
+    "told": -0.05,
+    "certain": 0.0,
+    "same": 0.03,
+    "near": 0.05,
+    "else": 0.08,
+}
+"""Least margin by which a message is closer to the first kind: about what the user did, in a form for facts of one's
+own, with a name that a memory near it has, with a pronoun of the first person, with a name of one word, about a certain
+one of the things in a memory, about a certain thing, with a memory about the same thing, with a memory that bears on
+it, else."""
+ABOUT = 0.45
+"""Cosine similarity from which a memory is about the things of the question."""
+BEARS = 0.25
+"""Cosine similarity below which a memory has nothing to do with the message, even if it shares a word with it."""
+_DEFINITE = Short(r"(?<=[^.!?] )the (?:[\w'-]+ ?){1,3}|\b[\w-]+ \d+[a-z]?\b|\b\d+[a-z]\b", _LONGEST)
+"""A certain one of the things that a memory may tell of."""
+_CERTAIN = linear(r"(?<=[^.!?] )the\b|\b\d+[a-z]\b")
+_WORD = linear(r"\w+")
+_examples: dict[tuple[str, str], list[Vector]] = {}
+"""Embeddings of the questions, by the embedder's name and checksum."""
+
+
+@dataclass(frozen=True)
+class Common:
+    """What memories have in common with a question."""
+
+    words: frozenset[str] = frozenset()
+    """The question's words in the memories about the same thing."""
+    similarity: float = 0.0
+    """The greatest of such a memory."""
+    closest: float = 0.0
+    """The greatest of any memory."""
+    is_named: bool = False
+    """Whether such a memory has a name of the question, or any memory the name of whom it asks something."""
+
+
+def asks(question: str) -> bool:
+    """Return whether a question asks for a fact."""
+    return _ASKS.search(question) is not None or _ASKS_OF.search(question) is not None
+
+
+def asks_whether(question: str) -> bool:
+    """Return whether a question may ask for a yes or no about the user's own matters."""
+    return any(form.search(question) for form in (_WHETHER, _WHETHER_OTHERS))
+
+
+def subjects(question: str) -> set[str]:
+    """Return the names of which a question asks something: "Nuno" of "Does Nuno have a cat?"."""
+    return set(_SUBJECT.findall(question))
+
+
+def is_own(embedder: FoundEmbedder, question: str, common: Common) -> bool:
+    """Return whether a question is about the user's own matters."""
+    return (
+        _WHETHER.search(question) is not None
+        or _margin(embedder, question) >= _LEAST[_kind(question, common)]
+    )
+
+
+def _kind(question: str, common: Common) -> str:
+    if _DONE.search(question):
+        return "done"
+    is_about = common.similarity >= ABOUT
+    if _MINE.search(question) or (is_about and OWN.search(question)):
+        return "mine"
+    if common.is_named:
+        return "named"
+    if OWN.search(question) and not _ADVICE.search(question):
+        return "own"
+    if _SOMEBODY.search(question):
+        return "person"
+    if common.words & {word for one in _DEFINITE.finditer(question) for word in _WORD.findall(one[0])}:
+        return "told"
+    if is_about and _CERTAIN.search(question):
+        return "certain"
+    if common.words:
+        return "same"
+    return "near" if common.closest >= BEARS else "else"
+
+
+def _margin(embedder: FoundEmbedder, question: str) -> float:
+    """Return by how much a message is closer to questions about one's own matters than to others."""
+    own = tuple(embedder.embed([question])[0])  # embedded for its similarities already
+    key = embedder.name, embedder.sha256
+    if key not in _examples:
+        _examples[key] = [*map(tuple, embedder.embed([*_OWN_MATTERS, *_OTHER_MATTERS]))]
+    near = [1 - dist(own, one) ** 2 / 2 for one in _examples[key]]  # the cosine similarity of unit vectors
+    kinds = near[: len(_OWN_MATTERS)], near[len(_OWN_MATTERS) :]
+    first, second = (sum(sorted(kind)[-_CLOSEST:]) / _CLOSEST for kind in kinds)
+    return first - second
