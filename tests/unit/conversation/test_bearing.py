@@ -10,6 +10,8 @@ from mindful.conversation.near import Stored
 from mindful.core.ports import Row
 from unit.fakes import FakeDatabase
 
+HALF_AS_NEAR = {"_mindful.similarity": [{"similarity": 0.5}, {"similarity": 0.5}]}
+
 
 def row(number: int, content: str, **changed: Any) -> Row:
     return {"id": number, "content": content, "kind": "fact", "said_at": float(number)} | changed
@@ -173,9 +175,7 @@ def test_a_memory_scores_less_without_a_number_a_time_or_a_name_of_the_question(
         bearing(question, dict.fromkeys(contents, held), dict.fromkeys(contents, "x")), contents=contents
     )
     embedder: Any = FakeEmbedder()
-    scores = _scores(
-        Stored(FakeDatabase({"recall_similarities": [{"found": [0.5, 0.5]}]}), embedder), embedder, found
-    )
+    scores = _scores(Stored(FakeDatabase(HALF_AS_NEAR), embedder), embedder, found)
     assert scores[2] < scores[1]
 
 
@@ -187,7 +187,7 @@ def test_a_memory_that_has_the_name_alone_scores_less() -> None:
     assert found.has_subject(1)
     assert not found.has_subject(2)
     embedder: Any = FakeEmbedder()
-    near = Stored(FakeDatabase({"recall_similarities": [{"found": [0.5, 0.5]}]}), embedder)
+    near = Stored(FakeDatabase(HALF_AS_NEAR), embedder)
     alone, standing = (
         _scores(near, embedder, found),
         _scores(near, embedder, replace(found, is_described=True)),
