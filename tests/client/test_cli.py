@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from mindful_client.cli import main
 from mindful_client.cli.label import described
 from mindful_client.types import CalibrationDetail
-from support import SCRIPTED_GENERATOR
+from support import EMBEDDER, SCRIPTED_GENERATOR
 from support.command import Command
 
 QUESTION = "What is the capital of France?"
@@ -25,7 +25,9 @@ REPLY = "The capital of France is Paris."
 
 @pytest.fixture
 def scripted(quick: None, db: psycopg.Connection) -> None:
+    """Let a script answer. The real embedder tells what a question is about: the scripted one knows no meanings."""
     db.execute("select model_default_set(%s)", (SCRIPTED_GENERATOR,))
+    db.execute("select model_default_set(%s, force => true)", (EMBEDDER,))
 
 
 def said(connection: psycopg.Connection) -> list[tuple[str, str]]:
