@@ -242,6 +242,7 @@ drop function _mindful.tuning_signals(text, integer);
 drop function _mindful.label_count(text, text[], text, boolean);
 drop function _mindful.labelled(text, text[], text, boolean, integer);
 -- include sql/confidence/calibrator.sql _mindful.calibrator_find
+-- include sql/confidence/outcome.sql _mindful.is_answered
 -- include sql/confidence/outcome.sql _mindful.labeled
 -- include sql/confidence/outcome.sql _mindful.label_count
 -- include sql/confidence/tune.sql _mindful.tuning_signals

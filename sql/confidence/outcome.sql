@@ -146,6 +146,14 @@ end;
 comment on function _mindful.answer_grade(text, text[]) is
 'Returns whether an answer equals or contains one of the right answers, word by word, after answer_normal. Version 1. The rule is frozen: labels by different rules cannot be compared.';
 
+create function _mindful.is_answered(action text, signals jsonb) returns boolean
+language sql immutable parallel safe security invoker
+begin atomic
+    select not (action = 'abstain' and signals = '{}');
+end;
+comment on function _mindful.is_answered(text, jsonb) is
+'Whether the model was asked for a reply. If not, the reply has no signals, and its label tells nothing of the model.';
+
 create function _mindful.labeled(model text, ways text[], second_model text, with_memory boolean, signal_tier integer)
 returns table (
     decision_id bigint,
@@ -192,7 +200,7 @@ begin atomic
     where d.tenant = (select _mindful.tenant()) and d.model = labeled.model
         and d.ways = labeled.ways and d.second_model is not distinct from labeled.second_model
         and d.with_memory = labeled.with_memory and d.signal_tier >= labeled.signal_tier
-        and not (d.action = 'abstain' and d.signals = '{}')
+        and _mindful.is_answered(d.action, d.signals)
     order by l.outcome_id;
 end;
 comment on function _mindful.labeled(text, text[], text, boolean, integer) is
@@ -221,6 +229,6 @@ begin atomic
     where d.tenant = (select _mindful.tenant()) and d.model = label_count.model
         and d.ways = label_count.ways and d.second_model is not distinct from label_count.second_model
         and d.with_memory = label_count.with_memory
-        and not (d.action = 'abstain' and d.signals = '{}');
+        and _mindful.is_answered(d.action, d.signals);
 end;
 comment on function _mindful.label_count(text, text[], text, boolean) is 'Returns the number of labeled answers of a model made in given ways, and the number of right ones among them, weighted by 1 / propensity.';

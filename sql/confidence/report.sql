@@ -140,7 +140,7 @@ left join lateral (
         and n.with_memory = d.with_memory and n.signal_tier <= d.signal_tier and n.adopted
     order by n.signal_tier desc, n.id desc limit 1
 ) c on true
-where not (d.action = 'abstain' and d.signals = '{}') and (d.tenant = (select _mindful.tenant()) or (select _mindful.reads_all()));
+where _mindful.is_answered(d.action, d.signals) and (d.tenant = (select _mindful.tenant()) or (select _mindful.reads_all()));
 comment on view label_probability is
 'Labeled answers with the probability that the calibrator in force gives them, of the highest tier whose signals they have. Labels of before a calibration are included. Without a calibrator it is the probability of the time. Calibrators were fitted to about half of these labels. first_probability is that of the time in any case. Shows the caller''s tenant, to mindful_reader all tenants.';
 

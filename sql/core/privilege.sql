@@ -155,7 +155,7 @@ grant select on model_answer, model_ranking, model_calibration to mindful_user, 
 grant insert on model_answer, model_ranking to mindful_admin;
 grant execute on procedure model_calibrate(text, jsonb, integer) to mindful_admin;
 grant execute on function _mindful.tenant(), _mindful.tenant_refuse(text, text), _mindful.raise(text, text, text), _mindful.reads_all(), _mindful.drift(bigint[], bigint[]), _mindful.calibrated(calibrator, jsonb), mindful_status(), _mindful.embedding_status(),
-    _mindful.embedding_count_all()
+    _mindful.embedding_count_all(), _mindful.is_answered(text, jsonb)
 to mindful_reader;
 
 grant select, insert on training_sample, training_sample_memory to mindful_user;

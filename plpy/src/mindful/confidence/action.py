@@ -18,7 +18,7 @@ from mindful.conversation import clarification
 from mindful.conversation.clarification import Question
 from mindful.conversation.lesson import is_repeated
 from mindful.conversation.prompt import OWN, UNKNOWN, Context
-from mindful.conversation.reply import Reply, is_invented
+from mindful.conversation.reply import Reply, is_invented, unanswered
 from mindful.core.errors import MindfulError
 from mindful.core.ports import Database, Sampling
 from mindful.generate.call import Call
@@ -170,15 +170,18 @@ def judge(
 
 def withhold(trail: Trail) -> None:
     """Reply that the answer is unknown instead of a flagged one with a name or number that its sources lack."""
-    if trail.decision.unsure and is_invented(trail.standing.context, trail.reply):
+    if _is_withheld(trail.standing, trail.reply):
         reason = "the answer has a name or number that its sources lack"
         trail.replace("abstain", trail.standing.context.unknown(), reason)
 
 
 def shown(made: Attempt) -> str:
     """Return what is shown for an attempt, if it is the one to show."""
-    invented = made.decision.unsure and is_invented(made.context, made.answer)
-    return made.context.unknown() if invented else made.answer
+    return made.context.unknown() if _is_withheld(made, made.answer) else made.answer
+
+
+def _is_withheld(made: Attempt, reply: str) -> bool:
+    return made.decision.unsure and is_invented(made.context, reply)
 
 
 def _let_pass(decision: Decision, least: float) -> None:
@@ -200,7 +203,7 @@ def without_answer(db: Database, wanted: Settings, call: Call, context: Context,
         decision.reason = "no memory answers the question (setting chat_unknown)"
     else:
         decision.reason = "the message asks to change what the assistant cannot (setting assistant_changes)"
-    return Trail(db, wanted, sampling, Attempt(call, context, context.reply or context.unknown(), decision))
+    return Trail(db, wanted, sampling, Attempt(call, context, unanswered(context).text, decision))
 
 
 def _retrieve(trail: Trail) -> None:

@@ -13,7 +13,7 @@ from mindful.confidence.decision import Decision, record
 from mindful.confidence.evidence import Evidence, gather
 from mindful.conversation.prompt import Context
 from mindful.conversation.reading import read
-from mindful.conversation.reply import Reply, is_unanswered, prepared, replies
+from mindful.conversation.reply import Reply, asked, prepared, replies
 from mindful.core.entry import writing_function
 from mindful.core.errors import InvalidParameterError, MindfulError, NotReadyError, NullValueError
 from mindful.core.ports import Database, Generator, ModelSpec, Sampling
@@ -138,12 +138,12 @@ class Answering:
         """Answer questions in one batch, and decide about the replies. Flagged ones may have a second model's too."""
         contexts = [self.context(gold) for gold in questions]
         calls = [self.call(gold, context) for gold, context in zip(questions, contexts, strict=True)]
-        asked = [at for at, context in enumerate(contexts) if not is_unanswered(context)]
-        shown = [contexts[at].memory_ids for at in asked]
-        texts = Call.answer_many(self._db, [calls[at] for at in asked], shown)
+        places = asked(contexts)
+        shown = [contexts[at].memory_ids for at in places]
+        texts = Call.answer_many(self._db, [calls[at] for at in places], shown)
         found = list(replies(contexts, texts))
-        evidence = self._gathered([contexts[at] for at in asked], [found[at].text for at in asked])
-        of_answer = dict(zip(asked, evidence, strict=True))
+        evidence = self._gathered([contexts[at] for at in places], [found[at].text for at in places])
+        of_answer = dict(zip(places, evidence, strict=True))
         return [
             self._decided(calls[at], context, found[at], of_answer.get(at))
             for at, context in enumerate(contexts)

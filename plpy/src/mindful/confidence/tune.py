@@ -13,7 +13,7 @@ from mindful.confidence.calibrator import prior
 from mindful.confidence.evidence import kinds
 from mindful.confidence.gold import AT_ONCE, Answering, Gold
 from mindful.confidence.signal import features
-from mindful.conversation.reply import is_unanswered, replies
+from mindful.conversation.reply import asked, replies
 from mindful.core.entry import writing_function
 from mindful.core.errors import InvalidParameterError, NullValueError
 from mindful.core.ports import Completion, Database, Row, Sampling
@@ -158,12 +158,12 @@ class _Replay(Knob):
             answering = Answering(self._db, self._model, samplings[0], memories, 0)
             contexts = [answering.context(_gold(row)) for row in batch]
             completions = [Completion() for _ in batch]
-            asked = [at for at, context in enumerate(contexts) if not is_unanswered(context)]
-            prompts = [tokens_of(generator, contexts[at].messages()) for at in asked]
+            places = asked(contexts)
+            prompts = [tokens_of(generator, contexts[at].messages()) for at in places]
             # Not through Call, which adds a row to generation: these answers are shown to no user.
-            given = [samplings[at] for at in asked], [completions[at] for at in asked]
-            with Turn(self._db, wide=len(asked) > 1, served=generator.served) as turn:
-                made = generator.stream_many(prompts, *given, turn) if asked else []
+            given = [samplings[at] for at in places], [completions[at] for at in places]
+            with Turn(self._db, wide=len(places) > 1, served=generator.served) as turn:
+                made = generator.stream_many(prompts, *given, turn) if places else []
             texts += [reply.text for reply in replies(contexts, made)]
             tokens += [len(one.logprobs) for one in completions]
             ms += [(time.perf_counter() - started) * 1000 / len(batch)] * len(batch)

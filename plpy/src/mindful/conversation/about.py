@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from mindful.conversation import bearing
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.expected import plain
+from mindful.conversation.matter import ABOUT
 from mindful.conversation.naming import has_part, own_name
 from mindful.conversation.near import Stored
 from mindful.conversation.prompt import OWN
@@ -64,8 +65,6 @@ _READ = 200
 """Newest statements that are compared."""
 _PROFILE = "I am a person. I live here, I work there, and I like this."
 """What a statement resembles that tells more of the user than one of a passing matter does."""
-_ABOUT = 0.45
-"""Cosine similarity from which a memory is about a topic without a word of it."""
 _OWN = linear(r"(?:my|our)\b", IGNORECASE)
 _NAMES = linear(r"(?<![\w'\u2019])(?!(?:Mr|Mrs|Ms|Dr|Prof|The|My|Our)\b)[A-Z][^\W\d_]+")
 
@@ -161,7 +160,7 @@ def _of_topic(
     about = [
         id_
         for id_, similarity in found.similarities.items()
-        if (names <= set(_NAMES.findall(found.held[id_])) if names else similarity >= _ABOUT or id_ in near)
+        if (names <= set(_NAMES.findall(found.held[id_])) if names else similarity >= ABOUT or id_ in near)
     ]
     return [rows[id_] for id_ in sorted(about, key=lambda one: -found.similarities[one])[:most]]
 

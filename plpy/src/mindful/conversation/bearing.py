@@ -280,8 +280,11 @@ def weigh(
     similarities = {row["id"]: row["similarity"] for row in rows}
     beyond = {row["id"]: row["lacked"] for row in rows}
     held = {row["id"]: row["held"] for row in rows}
-    found = Bearing(question, embedder.name, similarities, beyond, held, contents, question != message)
-    found = replace(found, is_described=is_described)
+    found = Bearing(
+        *(question, embedder.name, similarities, beyond, held, contents),
+        requested=question != message,
+        is_described=is_described,
+    )
     if not found.asks and not asks_whether(question):
         return found
     own = is_own(embedder, question, _common(found))
@@ -352,7 +355,9 @@ def _scores(near: Near, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, 
     among the words that a memory about another matter lacks.
     """
     may_be = answers(bearing.question) if bearing.asks else None
-    about = set() if may_be else set(bearing.near())  # a yes or no is told by a memory about the same thing
+    about = (
+        set() if may_be else set(bearing.near())
+    )  # a memory about the same thing answers a yes-no question
     ids = [id_ for id_ in bearing.similarities if (may_be(bearing.contents[id_]) if may_be else id_ in about)]
     lacking = {id_: words for id_ in ids if (words := bearing.beyond[id_])}
     texts = list(dict.fromkeys(lacking.values()))

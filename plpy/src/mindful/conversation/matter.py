@@ -6,10 +6,10 @@ The rules are of English. The measurements behind the constants are in docs/deci
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import dist
 
 from mindful.core.pattern import IGNORECASE, Short, linear
 from mindful.core.ports import Vector
+from mindful.core.vector import cosine
 from mindful.models.runtime import FoundEmbedder
 
 _LONGEST = 300
@@ -19,7 +19,8 @@ _ASKS = linear(
     r"how (?:many|much|long|old|far|tall|big|often|deep|high|wide|heavy|large|fast|late|early|cold|warm|hot))\b",
     IGNORECASE,
 )
-_ASKS_OF = linear(r"\b(?:[Ww]hy (?:is|does|has)|[Hh]ow (?:did|was)) (?:(?:Mr|Mrs|Ms|Dr|Prof)\.? )?[A-Z][a-z]")
+_TITLE = r"(?:(?:Mr|Mrs|Ms|Dr|Prof)\.? )?"
+_ASKS_OF = linear(rf"\b(?:[Ww]hy (?:is|does|has)|[Hh]ow (?:did|was)) {_TITLE}[A-Z][a-z]")
 """Other questions for a reason or a manner ask for advice, or for what is generally known."""
 _DONE = linear(r"\bdid (?:i|we)\b|\bdo for (?:a living|work)\b", IGNORECASE)
 """Past deeds and the work of the user, which only the user and their memories can know."""
@@ -58,7 +59,7 @@ _SOMEBODY = linear(
 _ADVICE = linear(r"\b(?:should|can|could|might|would) (?:i|we|my|our)\b", IGNORECASE)
 _SUBJECT = linear(
     r"\b(?:[Ii]s|[Ww]as|[Dd]oes|[Dd]id|[Hh]as|[Hh]ad|[Cc]an|[Cc]ould|[Ww]ill|[Ww]ould) "
-    r"(?:(?:Dr|Mr|Mrs|Ms|Prof)\.? )?([A-Z][^\W\d_]+)"
+    rf"{_TITLE}([A-Z][^\W\d_]+)"
 )
 OWN = linear(r"\b(?:i|me|my|mine|we|us|our|ours)\b", IGNORECASE)
 _OWN_MATTERS = (
@@ -176,7 +177,7 @@ def _margin(embedder: FoundEmbedder, question: str) -> float:
     key = embedder.name, embedder.sha256
     if key not in _examples:
         _examples[key] = [*map(tuple, embedder.embed([*_OWN_MATTERS, *_OTHER_MATTERS]))]
-    near = [1 - dist(own, one) ** 2 / 2 for one in _examples[key]]  # the cosine similarity of unit vectors
+    near = [cosine(own, one) for one in _examples[key]]
     kinds = near[: len(_OWN_MATTERS)], near[len(_OWN_MATTERS) :]
     first, second = (sum(sorted(kind)[-_CLOSEST:]) / _CLOSEST for kind in kinds)
     return first - second

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import dist
 from typing import Protocol
 
 from mindful.core.ports import Database, Row, Vector
+from mindful.core.vector import cosine
 from mindful.models.runtime import FoundEmbedder
 
 
@@ -84,9 +84,6 @@ class Given:
         return [{**row, "similarity": alike[row["id"]]} for row in rows]
 
     def similarities(self, ids: Sequence[int], vectors: Sequence[str]) -> Sequence[float]:
-        """Compare meanings. The cosine of unit vectors is 1 - distance ** 2 / 2."""
+        """Compare meanings."""
         numbers = {vector: [float(one) for one in vector.strip("[]").split(",")] for vector in set(vectors)}
-        return [
-            1 - dist(self._vectors[id_], numbers[vector]) ** 2 / 2
-            for id_, vector in zip(ids, vectors, strict=True)
-        ]
+        return [cosine(self._vectors[id_], numbers[vector]) for id_, vector in zip(ids, vectors, strict=True)]

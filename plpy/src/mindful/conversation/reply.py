@@ -38,20 +38,25 @@ def prepared(
 ) -> Context:
     """Compose the prompt, with more memories if none answers the message and the setting chat_retrieve is on."""
     context = compose(db, spec, generator, reading, message, sampling, memories, tools, given)
-    if (
-        given
-        or context.reply is not None
-        or not is_unanswered(context)
-        or not reading.settings["chat_retrieve"]
-    ):
-        return context
-    widest = reading.settings["chat_retrieve_memories"]
-    return compose(db, spec, generator, reading, message, sampling, widest)
+    if not given and context.reply is None and is_unanswered(context) and reading.settings["chat_retrieve"]:
+        widest = reading.settings["chat_retrieve_memories"]
+        return compose(db, spec, generator, reading, message, sampling, widest)
+    return context
 
 
 def is_unanswered(context: Context) -> bool:
     """Return whether the message is answered without the model: no memory answers it, or no setting fits it."""
     return context.reply is not None or (context.bearing is not None and context.bearing.unknown)
+
+
+def unanswered(context: Context) -> Reply:
+    """Return what is shown for such a message."""
+    return Reply(context.reply or context.unknown())
+
+
+def asked(contexts: Sequence[Context]) -> list[int]:
+    """Return the places of the prompts that the model answers."""
+    return [at for at, context in enumerate(contexts) if not is_unanswered(context)]
 
 
 def settled(context: Context, text: str) -> Reply:
@@ -70,13 +75,10 @@ def extracted(context: Context) -> Reply:
 
 
 def replies(contexts: Sequence[Context], texts: Sequence[str]) -> Iterator[Reply]:
-    """Yield what is shown for each prompt. The texts are the model's, of the prompts that it was asked."""
+    """Yield what is shown for each prompt. The texts are the model's, of those that are asked."""
     rest = iter(texts)
     for context in contexts:
-        if is_unanswered(context):
-            yield Reply(context.reply or context.unknown())
-        else:
-            yield settled(context, next(rest))
+        yield unanswered(context) if is_unanswered(context) else settled(context, next(rest))
 
 
 def is_grounded(context: Context, text: str, part: bool = False) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from mindful.core.ports import Embedder, Interrupts, Vector
+from mindful.core.vector import unit
 
 _TOKENS = 2048
 """Tokens of a text that are read, about 9,000 characters. It takes the default embedder about a second."""
@@ -58,5 +59,7 @@ def _mean(vectors: Sequence[Vector]) -> Vector:
     if len(vectors) == 1:
         return vectors[0]
     total = [math.fsum(numbers) for numbers in zip(*vectors, strict=True)]
-    norm = math.hypot(*total)
-    return [number / norm for number in total] if norm > 0 else vectors[0]
+    try:
+        return unit(total)
+    except ValueError:
+        return vectors[0]

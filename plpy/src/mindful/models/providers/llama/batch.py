@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mindful.core.errors import CorruptedModelError
-from mindful.core.ports import Completion, Piece, Sampling, Workers
+from mindful.core.ports import Completion, Sampling, Workers
 from mindful.core.process import return_free_memory
 from mindful.core.text import TextStream
 from mindful.models.providers.llama.arrays import np
@@ -450,11 +450,11 @@ class Answers:
             logits = self._context.logits(at)
             token = job.sampler.choose(self._context.context, at, logits)
             likeliest = self._signals.read(logits, token, job.completion, job.alternatives or 0)
-            piece, is_last = self._weights.piece(token), self._weights.ends(token)
+            is_last = self._weights.ends(token)
             if job.alternatives is not None and not is_last:
-                shown = tuple((self._weights.name(other), value) for other, value in likeliest)
-                job.completion.pieces.append(Piece(piece, job.completion.logprobs[-1], shown))
-            if not job.advance(token, piece, is_last):
+                shown = self._weights.shown(token, job.completion.logprobs[-1], likeliest)
+                job.completion.pieces.append(shown)
+            if not job.advance(token, self._weights.piece(token), is_last):
                 self._finish(job)
 
     def _finish(self, job: _Job) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from mindful.core.errors import CorruptedModelError
 from mindful.core.ports import Interrupts, Vector
 from mindful.core.text import strip_accents
+from mindful.core.vector import unit
 from mindful.models.providers.llama.library import llama
 from mindful.models.providers.llama.weights import Weights
 from mindful.models.providers.packing import groups
@@ -95,8 +95,7 @@ class LlamaEmbedder:
         pointer = llama.llama_get_embeddings_seq(self._context, sequence)
         if not pointer:
             raise CorruptedModelError("llama.cpp computed no embedding")
-        vector = pointer[: self.dims]
-        length = math.hypot(*vector)
-        if not 0 < length < math.inf:
-            raise CorruptedModelError(f"llama.cpp computed an embedding of length {length}")
-        return [value / length for value in vector]
+        try:
+            return unit(pointer[: self.dims])
+        except ValueError as error:
+            raise CorruptedModelError(f"llama.cpp computed no embedding: {error}") from None

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from mindful.core.errors import ContextLengthError, CorruptedModelError, NotReadyError
-from mindful.core.ports import Completion, Interrupts, Message, Piece, Sampling, Workers
+from mindful.core.ports import Completion, Interrupts, Message, Sampling, Workers
 from mindful.core.text import TextStream
 from mindful.models.providers.llama import state as kv
 from mindful.models.providers.llama.arrays import np
@@ -148,7 +148,7 @@ class LlamaGenerator:
                     completion.finish_reason = "stop"
                     break
                 if sampling.alternatives is not None:
-                    completion.pieces.append(self._piece(token, completion.logprobs[-1], likeliest))
+                    completion.pieces.append(self._weights.shown(token, completion.logprobs[-1], likeliest))
                 context.append(token)
                 if shown := text.push(self._weights.piece(token)):
                     yield shown
@@ -235,10 +235,6 @@ class LlamaGenerator:
         if self._room is None:
             self._room = Answers.room(self._weights, self._threads)
         return self._room
-
-    def _piece(self, token: int, logprob: float, likeliest: Sequence[tuple[int, float]]) -> Piece:
-        shown = tuple((self._weights.name(other), value) for other, value in likeliest)
-        return Piece(self._weights.piece(token), logprob, shown)
 
     def _first_tokens(self, candidates: Sequence[str]) -> list[list[int]]:
         return [self._weights.tokenize(text, most=1) for text in candidates]

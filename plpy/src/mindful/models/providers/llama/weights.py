@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mindful.core.apart import apart
 from mindful.core.errors import CorruptedModelError, UndefinedFileError
-from mindful.core.ports import Interrupts
+from mindful.core.ports import Interrupts, Piece
 from mindful.core.text import pieces
 from mindful.models.providers.llama.adapter import Adapter
 from mindful.models.providers.llama.library import last_error, llama
@@ -160,6 +161,12 @@ class Weights:
     def name(self, token: int) -> bytes:
         """Return a token's bytes, of a control token what the vocabulary calls it."""
         return self.piece(token) or bytes(llama.llama_vocab_get_text(self.vocabulary, token))
+
+    def shown(self, token: int, logprob: float, likeliest: Sequence[tuple[int, float]]) -> Piece:
+        """Return a token as an answer records it, with the likeliest at its place."""
+        return Piece(
+            self.piece(token), logprob, tuple((self.name(other), value) for other, value in likeliest)
+        )
 
     def ends(self, token: int) -> bool:
         """Return whether a token ends the model's answer."""

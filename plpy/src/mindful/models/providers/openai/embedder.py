@@ -13,6 +13,7 @@ from typing import Any
 from mindful.core.errors import EngineAnswerError
 from mindful.core.ports import Interrupts, Vector
 from mindful.core.text import strip_accents
+from mindful.core.vector import unit
 from mindful.models.providers.openai.crew import side_by_side
 from mindful.models.providers.openai.http import Server
 from mindful.models.providers.openai.served import Served, malformed
@@ -66,7 +67,7 @@ class ServedEmbedder(Served):
         answer = self._server.post(self._path, body, interrupts)
         try:
             rows = sorted(answer["data"], key=lambda row: int(row["index"]))
-            vectors = [_unit(_numbers(row["embedding"])) for row in rows]
+            vectors = [unit(_numbers(row["embedding"])) for row in rows]
         except (KeyError, TypeError, ValueError):
             raise malformed("embeddings of finite numbers") from None
         if len(vectors) != len(texts) or [row["index"] for row in rows] != list(range(len(texts))):
@@ -133,10 +134,3 @@ def _numbers(embedding: str | Sequence[float]) -> Sequence[float]:
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers
-
-
-def _unit(vector: Sequence[float]) -> Vector:
-    norm = math.hypot(*vector)
-    if not math.isfinite(norm) or norm == 0:
-        raise ValueError
-    return [value / norm for value in vector]
