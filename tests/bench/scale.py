@@ -1,9 +1,10 @@
 """Measure memory_recall among many memories of many tenants, against bare queries on the same rows in the same run.
 
-Usage: scale.py [--rows N ...] [--dims N] [--queries N] [--one-tenant] [--vector-type TYPE] [--likeness LOCOMO]
+Usage: scale.py [--rows N ...] [--dims N] [--queries N] [--one-tenant] [--vector-type TYPE] [--keep] [--likeness LOCOMO]
 [--write FILE]. The server comes from MINDFUL_DSN, as `make dsn` prints it; each size is a database of its own there,
 dropped at the end. The peers are one HNSW index and one GIN index over all rows, asked for the 10 nearest of all
 tenants', by a superuser and without a filter. The query's embedding is given to both, so the model's time is left out.
+With --keep the one tenant's database stays, and the next run begins where this one ended: loaded, or indexed too.
 """
 
 import argparse
@@ -95,24 +96,26 @@ PARTS = {
 
 
 @contextmanager
-def database(dsn: str) -> Iterator[str]:
-    """Make a database with the extension and an application's role, and drop both at the end."""
+def database(dsn: str, name: str = DATABASE, keep: bool = False) -> Iterator[str]:
+    """Make a database, and drop it and the application's role at the end, unless they are kept for the next run."""
     with psycopg.connect(dsn, autocommit=True) as admin:
-        _drop(admin)
-        admin.execute(sql.SQL("create database {} template template0").format(sql.Identifier(DATABASE)))
-        admin.execute(
-            sql.SQL('alter database {} set search_path = "$user", public, mindful').format(
-                sql.Identifier(DATABASE)
+        if not (keep and admin.execute("select from pg_database where datname = %s", (name,)).fetchone()):
+            _drop(admin, name)
+            admin.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
+            admin.execute(
+                sql.SQL('alter database {} set search_path = "$user", public, mindful').format(
+                    sql.Identifier(name)
+                )
             )
-        )
         try:
-            yield make_conninfo(dsn, dbname=DATABASE)
+            yield make_conninfo(dsn, dbname=name)
         finally:
-            _drop(admin)
+            if not keep:
+                _drop(admin, name)
 
 
-def _drop(admin: psycopg.Connection) -> None:
-    admin.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(DATABASE)))
+def _drop(admin: psycopg.Connection, name: str) -> None:
+    admin.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
     admin.execute(sql.SQL("drop role if exists {}").format(sql.Identifier(ROLE)))
 
 
@@ -290,20 +293,22 @@ def size(dsn: str, rows: int, dims: int, count: int) -> tuple[list[str], list[st
         return lines, alone
 
 
-def one_tenant(dsn: str, rows: int, dims: int, count: int, vector_type: str) -> str:
+def one_tenant(dsn: str, rows: int, dims: int, count: int, vector_type: str, keep: bool) -> str:
     """Measure one tenant that has all rows, and write its line of the table."""
     with (
-        database(dsn) as own,
+        database(dsn, f"{DATABASE}_{rows}_{vector_type}", keep) as own,
         psycopg.connect(own, autocommit=True) as db,
         psycopg.connect(own, autocommit=True) as user,
     ):
-        _progress(f"loading {rows} memories of one tenant")
         db.execute("set client_min_messages = warning")
-        db.execute("create extension mindful cascade")
-        db.execute(f"create role {ROLE} in role mindful_user, mindful_application")
         tenant, corpus = Tenant("t00000", 1, rows), NestedCorpus(dims)
-        load(db, [tenant], corpus, vector_type)
-        _progress("making the index")
+        if not is_loaded(db):
+            _progress(f"loading {rows} memories of one tenant")
+            db.execute("drop extension if exists mindful cascade")
+            db.execute("create extension mindful cascade")
+            db.execute(f"drop role if exists {ROLE}")
+            db.execute(f"create role {ROLE} in role mindful_user, mindful_application")
+            load(db, [tenant], corpus, vector_type)
         built = build(db, tenant, rows * (dims * (2 if vector_type == "halfvec" else 4) + 1000))
         user.execute(f"set role {ROLE}")
         _progress("asking")
@@ -328,8 +333,26 @@ def one_tenant(dsn: str, rows: int, dims: int, count: int, vector_type: str) -> 
         )
 
 
+def is_loaded(db: psycopg.Connection) -> bool:
+    """Whether the extension and all rows are there. The counts are written last."""
+    if db.execute("select to_regclass('mindful.memory_count')").fetchone() == (None,):
+        return False
+    return db.execute("select from mindful.memory_count").fetchone() is not None
+
+
+BUILT = f"""select x.indexrelid::regclass::text, obj_description(x.indexrelid, 'pg_class')
+    from pg_index x join pg_class c on c.oid = x.indexrelid join pg_am a on a.oid = c.relam
+    where x.indrelid = '{TABLE}'::regclass and a.amname = 'hnsw'"""
+
+
 def build(db: psycopg.Connection, tenant: Tenant, need: int) -> str:
-    """Build the tenant's index in parallel, in memory. Return the minutes, and the memory in GB."""
+    """Build the tenant's index in parallel, in memory. Return the minutes, and the memory in GB.
+
+    They stay in the index's comment, for a later run over the same database.
+    """
+    if (built := db.execute(BUILT).fetchone()) and built[1]:
+        return str(built[1])
+    _progress("making the index")
     notices: list[str] = []
     db.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
     db.execute(f"set maintenance_work_mem = '{need >> 20}MB'".encode())
@@ -341,7 +364,10 @@ def build(db: psycopg.Connection, tenant: Tenant, need: int) -> str:
     db.execute("set client_min_messages = warning")
     if any("no longer fits" in notice for notice in notices):
         _progress(f"the graph did not fit: {notices}")
-    return f"{minutes:.1f} | {need / 1e9:.1f}"
+    figures, row = f"{minutes:.1f} | {need / 1e9:.1f}", db.execute(BUILT).fetchone()
+    assert row
+    db.execute(sql.SQL("comment on index {} is {}").format(sql.SQL(row[0]), figures))
+    return figures
 
 
 def disk(db: psycopg.Connection) -> str:
@@ -410,6 +436,11 @@ def main() -> None:
         "--vector-type", choices=["vector", "halfvec"], default="halfvec", help="of one tenant"
     )
     parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="keep the one tenant's database, and go on with it in the next run",
+    )
+    parser.add_argument(
         "--likeness", type=Path, metavar="LOCOMO", help="compare the embeddings with LoCoMo's, and end"
     )
     parser.add_argument("--write", type=Path, help="also write the table to this file")
@@ -421,7 +452,9 @@ def main() -> None:
     lines, alone = list(_ONE_TENANT if options.one_tenant else _TABLE), list(_PARTS)
     for rows in options.rows:
         if options.one_tenant:
-            lines.append(one_tenant(dsn, rows, options.dims, options.queries, options.vector_type))
+            lines.append(
+                one_tenant(dsn, rows, options.dims, options.queries, options.vector_type, options.keep)
+            )
         else:
             made = size(dsn, rows, options.dims, options.queries)
             lines += made[0]
