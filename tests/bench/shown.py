@@ -1,11 +1,12 @@
 """Measure whether a chat answers rightly from what it is shown, and says so where memories do not tell.
 
 Usage: shown.py [--half HALF] [--worlds N] [--model NAME] [--show] [--write FILE]. HALF is design, second, third,
-fourth, fifth or held. The server comes from MINDFUL_DSN, as `make dsn` prints it. A user has the memories of one world
-at a time, and is asked about each fact of it, about facts that no memory tells, and for small talk and general
-knowledge. Every question has a new session, and nothing of it stays. Rules were made on design, second, third and
-fourth. held and fifth have other kinds of facts in other words: no rule was made on them, and their replies are never
-printed. Everything runs in one transaction that is rolled back.
+fourth, changes, fifth or held. The server comes from MINDFUL_DSN, as `make dsn` prints it. A user has the memories of
+one world at a time, and is asked about each fact of it, about facts that no memory tells, and for small talk and
+general knowledge. Every question has a new session, and nothing of it stays. Rules were made on design, second, third,
+fourth and changes. held and fifth have other kinds of facts in other words: no rule was made on them, and their replies
+are never printed. changes asks for facts that a newer memory replaces, and for facts ("kept") that a newer memory of
+somebody or something else does not. Everything runs in one transaction that is rolled back.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import psycopg
 ROLE = "mindful_bench"
 DATA = {
     half: data
-    for name in ("shown", "shown_second", "shown_fourth")
+    for name in ("shown", "shown_second", "shown_fourth", "shown_changes")
     for half, data in json.loads(Path(__file__).with_name(f"{name}.json").read_text()).items()
 }
 UNKNOWN = "I do not know"
@@ -124,9 +125,8 @@ def table(asked: Sequence[Asked]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     kinds = list(dict.fromkeys(one.kind for one in asked))
     rows = [(kind, [one for one in asked if one.kind == kind]) for kind in kinds]
-    rows.insert(
-        0, ("**one fact** (single, name, date, number)", [one for one in asked if one.kind in _ONE_FACT])
-    )
+    if one_fact := [one for one in asked if one.kind in _ONE_FACT]:
+        rows.insert(0, ("**one fact** (single, name, date, number)", one_fact))
     for name, found in rows:
         right = sum(one.right for one in found)
         hedged = sum(one.right and one.hedged for one in found)

@@ -81,6 +81,118 @@ def test_a_change_from_what_an_older_statement_gives_replaces_it(
     assert outdated(db, found, [BANK[0], newer]) == expected
 
 
+@pytest.mark.parametrize(
+    ("question", "older", "newer", "held", "expected"),
+    [
+        *(
+            (*texts, held, True)
+            for texts, held in (
+                (
+                    ("Where does Lena work?", "Lena works at Bosch.", "Lena left Bosch, she is at Siemens."),
+                    ("Lena work", "Lena"),
+                ),
+                (
+                    (
+                        "When is the report due?",
+                        "The report is due on May 3.",
+                        "As of today it is due on May 9.",
+                    ),
+                    ("report due", "due"),
+                ),
+                (
+                    ("What do I charge for a jar?", "I sell a jar at 7.50.", "From this week a jar is 8.25."),
+                    ("jar", "jar"),
+                ),
+                (
+                    ("What is the deadline?", "The deadline is May 3.", "The deadline is put off to May 9."),
+                    ("deadline", "deadline"),
+                ),
+            )
+        ),
+        *(
+            (*texts, held, False)
+            for texts, held in (
+                (  # of another person
+                    ("Where do I live?", "I live in Graz.", "Tom left Graz for Vienna."),
+                    ("live", ""),
+                ),
+                (
+                    (
+                        "Where does my sister live?",
+                        "My sister lives in Bern.",
+                        "My brother left Bern for Basel.",
+                    ),
+                    ("sister live", ""),
+                ),
+                (
+                    (
+                        "Where does Lena work?",
+                        "Lena works at Bosch.",
+                        "Lena's husband left Bosch for Siemens.",
+                    ),
+                    ("Lena work", "Lena"),
+                ),
+                (
+                    ("How many pills do I take?", "I take 10 pills.", "My wife's pills were doubled to 20."),
+                    ("pills take", "pills"),
+                ),
+                (  # of another thing
+                    (
+                        "When is the budget meeting?",
+                        "The budget meeting is at 10.",
+                        "The sales meeting was put off to 11.",
+                    ),
+                    ("budget meeting", "meeting"),
+                ),
+                (  # a part of a number is no answer
+                    ("What is Nina's number?", "Nina has 0664 12.", "Omar changed his number to 0664 98."),
+                    ("Nina number", "number"),
+                ),
+                (  # no word of a change
+                    ("Where does Lena work?", "Lena works at Bosch.", "Lena met Tom of Siemens at Bosch."),
+                    ("Lena work", "Lena"),
+                ),
+            )
+        ),
+    ],
+)
+def test_a_change_replaces_only_what_it_is_of(
+    question: str, older: str, newer: str, held: tuple[str, str], expected: bool
+) -> None:
+    db = FakeDatabase({"recall_nearness": [{"found": [1, 0.5, 0.5, 1]}]})
+    found = bearing(question, dict(enumerate(held, start=1)), {1: "", 2: "x"})
+    assert outdated(db, found, [row(1, older), row(2, newer)]) == ({1: 2} if expected else {})
+
+
+@pytest.mark.parametrize(
+    ("reply", "shown", "expected"),
+    [
+        ("You order it from Cedar.", [2], False),
+        ("You order it from Beeline.", [2], True),
+        ("Not Cedar any more, Beeline.", [2], True),
+        ("You order it from Cedar.", [1], True),
+    ],
+)
+def test_a_reply_does_not_rest_on_what_the_memory_shown_replaced(
+    reply: str, shown: list[int], expected: bool
+) -> None:
+    contents = {1: "I order wax from Cedar.", 2: "I do not use Cedar now, Beeline has my orders."}
+    found = replace(
+        bearing("Who do I order wax from?", {1: "order wax", 2: "order"}),
+        contents=contents,
+        own=True,
+        scores=dict.fromkeys(shown, 0.6),
+        outdated={1: 2},
+    )
+    assert found.is_grounded(reply, shown) is expected
+
+
+def test_what_was_replaced_answers_no_more_and_is_remembered() -> None:
+    found = replace(bearing("Where is the office?", {1: "office", 2: "office"}), scores={1: 0.7, 2: 0.5})
+    then = found.replaced({1: 2})
+    assert (then.scores, then.outdated) == ({2: 0.7}, {1: 2})
+
+
 def test_facts_about_two_people_of_one_name_replace_none() -> None:
     rows = [row(1, "Yesterday Anna Berg moved to Linz."), row(2, "Yesterday Anna Stein moved to Graz.")]
     db = FakeDatabase({"recall_nearness": [{"found": [1, 0.9, 0.9, 1]}]})
@@ -98,6 +210,17 @@ def test_the_nearest_memories_are_quoted_if_they_are_near_and_short() -> None:
     found.similarities.update({1: 0.2, 2: 0.4, 3: 0.6, 4: 0.9})
     rows = [row(1, "far"), row(2, "near"), row(3, "nearer"), row(4, "long " * 100)]
     assert found.nearest(rows) == ["nearer", "near"]
+
+
+def test_memories_of_the_kind_that_is_asked_for_are_quoted_first() -> None:
+    found = bearing("When do I have to be at work?", dict.fromkeys((1, 2, 3), ""))
+    found.similarities.update({1: 0.5, 2: 0.4, 3: 0.45})
+    rows = [
+        row(1, "The password at work is tulip."),
+        row(2, "They want me in at 8:15."),
+        row(3, "I start at 7:45."),
+    ]
+    assert found.nearest(rows) == ["I start at 7:45.", "They want me in at 8:15."]
 
 
 KEY = {

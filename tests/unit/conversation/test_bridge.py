@@ -44,7 +44,7 @@ def test_a_name_takes_the_place_of_its_description(
     question: str, held: str, memory: str, expected: tuple[str, str] | None
 ) -> None:
     found = Bearing(question, "e", {1: 0.5}, {1: "office?"}, {1: held}, {1: memory})
-    assert named_instead(found) == (None if expected is None else (1, *expected))
+    assert [*named_instead(found)] == ([] if expected is None else [(1, *expected)])
 
 
 @pytest.mark.parametrize(("best", "expected"), [(1, (2, "Birgit")), (2, None)])
@@ -59,8 +59,49 @@ def test_no_name_is_looked_for_where_the_best_memory_has_all_words(
         question, "e", {1: 0.4, 2: 0.5}, {1: "master's office", 2: ""}, held, contents, scores=scores
     )
     assert sorted(found.answering) == [1, 2]
-    named = named_instead(found)
+    named = next(named_instead(found), None)
     assert (named and named[:2]) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "held", "memory", "expected"),
+    [
+        (
+            "Where does the friend who gave me my watch work?",
+            "gave watch",
+            "My watch is a Suunto that Tomasz gave me.",
+            ["Where does Suunto work?", "Where does Tomasz work?"],
+        ),
+        (
+            "What was the job of the woman who chairs our club?",
+            "chairs club",
+            "Gwen Pritchard chairs the club.",
+            ["What was the job of Gwen?"],
+        ),
+        (
+            "Until when is the person with ticket 5521 away?",
+            "ticket 5521",
+            "Ticket 5521 is assigned to Bogdan.",
+            ["Until when is Bogdan away?"],
+        ),
+        ("Where is the key of the cellar?", "key cellar", "Rosa has the key of the cellar.", []),
+        ("Where does the friend who gave me my watch work?", "work", "Tomasz wants to work.", []),
+        ("Where does the man with the dog live?", "dog", "In March the dog was ill.", []),
+    ],
+)
+def test_a_name_takes_the_place_of_a_description_by_a_clause(
+    question: str, held: str, memory: str, expected: list[str]
+) -> None:
+    found = Bearing(question, "e", {1: 0.5}, {1: "x"}, {1: held}, {1: memory})
+    assert [asked for _, _, asked in named_instead(found)] == expected
+
+
+def test_what_a_newer_memory_replaces_names_nothing() -> None:
+    question = "Where is the harbor master's office?"
+    found = Bearing(
+        question, "e", {1: 0.5}, {1: "office?"}, {1: "harbor master's"}, {1: MASTER}, outdated={1: 2}
+    )
+    assert not [*named_instead(found)]
 
 
 @pytest.mark.parametrize(("score", "expected"), [(0.7, [2, 1]), (0.5, []), (0.45, [])])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from mindful.conversation.asked import thing_named
-from mindful.conversation.naming import name_given
+from mindful.conversation.naming import name_given, names_in
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,18 @@ def test_a_name_is_given_if_it_has_the_part_asked_for(
     question: str, sentence: str, expected: str | None
 ) -> None:
     assert name_given(question, sentence) == expected
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("My watch is a Suunto that Tomasz gave me.", ["Suunto", "Tomasz"]),
+        ("Margit Berg looks after Tom.", ["Tom", "Margit"]),
+        ("The shop sign was painted in May by Dr. Okafor.", ["Okafor"]),
+        ("In April a German asked for Olga.", []),
+    ],
+)
+def test_the_names_of_a_sentence_are_those_that_the_question_lacks(
+    sentence: str, expected: list[str]
+) -> None:
+    assert names_in(sentence, "Where does Olga live?") == expected

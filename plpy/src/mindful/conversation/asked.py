@@ -101,10 +101,10 @@ _KIND_ALONE = frozenset(
     _WORD.findall(
         "city town country place address street number amount date day time year month price cost job profession "
         "occupation language color colour age size height weight reason plan plans thing things kind type brand make "
-        "kids children people"
+        "kids children people open closed due ready free available over"
     )
 )
-"""Nouns that name the kind of an answer, which a memory tells without the noun."""
+"""Nouns that name the kind of an answer, which a memory tells without the noun, and adjectives in their place."""
 
 
 def asks_who_is(question: str) -> bool:

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from mindful.conversation.asked import nouns_asked
 from mindful.conversation.clarification import of_names
 from mindful.conversation.expected import (
     adds,
     answers,
     asks_for_names,
+    candidates,
     excerpt,
     grounds,
     lacks_thing,
-    may_answer,
     name_told,
     plain,
     telling,
@@ -58,10 +59,16 @@ _SAME = 0.6
 _ALIKE = 0.6
 """Cosine similarity from which two memories about the same words state the same thing."""
 _CHANGED = linear(
-    r"\b(?:now|new|newly|moved|changed|switched|replaced|instead|from now on|no longer|any ?more|become|became|raised|"
-    r"lowered|increased|reduced|rose|risen|fell|fallen|grew|grown|dropped|more expensive|cheaper|dearer|postponed|"
-    r"delayed|rescheduled|extended|extension|swapped|renamed|repainted|coat of|quit|gave up|given up|"
-    r"took over|taken over|(?:up|down) to|by now|meanwhile)\b",
+    r"\b(?:now|new|newly|moved|changed|switched|replaced|instead|rather than|from now on|no longer|any ?more|became|"
+    r"become|raised|lowered|increased|reduced|rose|risen|fell|fallen|grew|grown|dropped|doubled|tripled|halved|"
+    r"more expensive|cheaper|dearer|postponed|delayed|cancell?ed|called off|put off|brought forward|extended|extension|"
+    r"swapped|repainted|coat of|quit|gave up|given up|took over|taken over|left|sold|finished|broke up|out of|"
+    r"(?:up|down)(?: to|graded)|(?:re|un)(?:named|booked|scheduled|arranged|planned|assigned|placed|located)|"
+    r"another|by now|meanwhile|these days|nowadays|lately|"
+    r"so (?:we|it|they|there|he|she)(?:['\u2019]| will| is| are)|"
+    r"(?:from|since|as of|starting) (?:this |next |last )?(?:today|tomorrow|week|month|year|"
+    r"spring|summer|autumn|winter|january|february|march|april|may|june|july|august|september|october|november|december|"
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)day))\b",
     IGNORECASE,
 )
 """Words by which a statement says that something is not as before."""
@@ -91,6 +98,11 @@ _FRAME = linear(
     r"\b(last|next|previous) (?:season|year|month|week|winter|spring|summer|autumn|fall|term|semester)\b",
     IGNORECASE,
 )
+_OWNER = linear(
+    r"\b(?:(?i:my|our|his|her|their) \w+|[A-Z]\w+)['\u2019]s\b(?! (?:in|at|on|a|an|the|now|to)\b)"
+)
+"""Of whom something is told: "Lena's husband" is not Lena."""
+_SELF = linear(r"\b(?:i|we)\b", IGNORECASE)
 _OWNED = linear(r"\b(?:my|our) (?:new |old )?([^\W\d]+)", IGNORECASE)
 
 
@@ -120,6 +132,8 @@ class Bearing:
     """Whether a name of the question stands for what the message describes, so that it says more than a name."""
     own_name: str | None = None
     """The user's own name, where the message asks for it."""
+    outdated: Mapping[int, int] = field(default_factory=dict)
+    """The memories that newer ones replace, and which."""
 
     @property
     def asks(self) -> bool:
@@ -183,19 +197,23 @@ class Bearing:
         scores = dict(self.scores)
         for old, new in gone.items():
             scores[new] = max(scores.get(new, 0.0), scores.pop(old, 0.0))
-        return replace(self, scores={id_: score for id_, score in scores.items() if id_ not in gone})
+        return replace(
+            self, scores={id_: score for id_, score in scores.items() if id_ not in gone}, outdated=gone
+        )
 
     def is_grounded(self, reply: str, shown: Collection[int]) -> bool:
         """Return whether a reply has words that answer the question, of one of the memories shown.
 
         A question for several things needs words of each memory.
         """
-        said = {word.lower() for word in _PART.findall(reply)}
+        said = _parts([reply])
         if self.own_name is not None:
             told = _TELLS_NAME.search(reply)
             return told is not None and told[1].lower().startswith(self.own_name.lower())
         if not self.everything and _DENIES.search(reply) and not self._is_denied(shown):
             return False  # the memory is about what is asked; a small model denies it
+        if any(new in shown and self._is_of_old(said, old, new) for old, new in self.outdated.items()):
+            return False  # the newer memory names the older answer too
         if name := self.name_told(shown):
             return any(part.lower() in said for part in _PART.findall(name))
         enough = all if self.everything else any
@@ -208,6 +226,12 @@ class Bearing:
 
     def _is_denied(self, shown: Collection[int]) -> bool:
         return self.asks and any(_DENIES.search(self.contents[id_]) for id_ in self._answering_of(shown))
+
+    def _is_of_old(self, said: Collection[str], old: int, new: int) -> bool:
+        """Return whether a reply's words tell what an older memory does, and nothing that the newer one adds."""
+        before, after = self.contents[old], self.contents[new]
+        told = _parts(telling(self.question, before))
+        return bool(told & set(said)) and not (_parts([after]) - _parts([before, self.question])) & set(said)
 
     def name_told(self, shown: Collection[int]) -> str | None:
         """Return the name that the best of the memories shown gives to what the question asks the name of."""
@@ -240,8 +264,14 @@ class Bearing:
         """Return the memories most similar to the question, as far as they are similar enough to be quoted."""
         near = [row for row in rows if self.similarities.get(row["id"], 0) >= _QUOTED]
         near = [row for row in near if len(row["content"]) <= LONGEST and row["kind"] != "summary"]
-        near.sort(key=lambda row: -self.similarities[row["id"]])
-        return [row["content"] for row in near[:_MOST_QUOTED]]
+        return [row["content"] for row in self.nearest_first(near)[:_MOST_QUOTED]]
+
+    def nearest_first(self, rows: Sequence[Row]) -> list[Row]:
+        """Sort memories: those of the kind that is asked for come first, then the most similar."""
+        may_be = answers(self.question)
+        return sorted(
+            rows, key=lambda row: (not may_be(row["content"]), -self.similarities.get(row["id"], 0.0))
+        )
 
     def names(self, memory: int) -> set[str]:
         """Return the names of the question that a memory has."""
@@ -333,19 +363,43 @@ def outdated(db: Database, bearing: Bearing, rows: Sequence[Row]) -> dict[int, i
 
 
 def _replaces(bearing: Bearing, new: Row, old: Row, nearness: float) -> bool:
-    if _CHANGED.search(new["content"]) and may_answer(bearing.question, new["content"]):
-        before = set(_PART.findall(bearing.held[old["id"]]))
-        shared = set(_PART.findall(bearing.held[new["id"]])) & before
-        names = bearing.names(old["id"])
-        is_same = names <= shared and len(shared - names) * 2 >= max(len(before - names), 1)
-        answer = set(telling(bearing.question, old["content"]))
-        return nearness >= _CHANGED_ALIKE and (is_same or bool(answer & set(_PART.findall(new["content"]))))
+    question = bearing.question
+    if _CHANGED.search(new["content"]) and (told := candidates(question, new["content"])):
+        names = {name.lower() for name in bearing.names(old["id"])}
+        matters = _parts([bearing.held[old["id"]]]) - names
+        shared = len(matters & _parts([bearing.held[new["id"]]]))
+        is_same = shared * 2 >= max(len(matters), 1)
+        names_answer = bool(set(telling(question, old["content"])) & set(told))
+        return (
+            nearness >= _CHANGED_ALIKE
+            and (is_same or names_answer)
+            and _is_of_same(bearing, new, old, is_same)
+        )
     return (
         bearing.beyond[new["id"]] == bearing.beyond[old["id"]]
         and bearing.has_subject(old["id"])
         and nearness >= _ALIKE
         and bearing.similarities[new["id"]] - bearing.similarities[old["id"]] < _ASKED_BEFORE
     )
+
+
+def _is_of_same(bearing: Bearing, new: Row, old: Row, is_same: bool) -> bool:
+    """Return whether a newer statement is of whom or what the older one and the question are of.
+
+    One with as many words of the question may lack all its nouns ("an extension for the report" for the deadline).
+    One with a part of them is of another thing: "the sales meeting", not the budget meeting.
+    """
+    question, content = bearing.question, new["content"]
+    of_old = _parts([bearing.held[old["id"]]])
+    of_new = _parts([bearing.held[new["id"]]]) - _parts(_OWNER.findall(content))
+    if (_parts(bearing.names(old["id"])) & of_old) - of_new:
+        return False
+    if _SELF.search(question) or _SELF.search(old["content"]):
+        rest = _OWNER.sub(" ", content)
+        return (is_same and rest == content) or OWN.search(rest) is not None
+    nouns = set(nouns_asked(question)) & of_old
+    owned = _parts(_OWNED.findall(question)) & of_old
+    return owned <= of_new and (nouns <= of_new or (is_same and not nouns & of_new))
 
 
 def _scores(near: Near, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, float]:
@@ -374,7 +428,7 @@ def _scores(near: Near, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, 
 
 def _mismatch(bearing: Bearing, memory: int) -> float:
     question, content = bearing.question, bearing.contents[memory]
-    words = {word.lower() for word in _PART.findall(content)}
+    words = _parts([content])
     named = [*_names(question), *_FRAME.findall(question)]
     owned = {word.lower() for word in _OWNED.findall(question)}
     lacked = set(_PART.findall(bearing.beyond[memory].lower()))
@@ -386,6 +440,10 @@ def _mismatch(bearing: Bearing, memory: int) -> float:
         + _NAME_ALONE * (bool(lacked) and not bearing.is_described and not bearing.has_subject(memory))
         - _NAMED * (name_told(question, content) is not None)
     )
+
+
+def _parts(texts: Iterable[str]) -> set[str]:
+    return {part.lower() for text in texts for part in _PART.findall(text)}
 
 
 def _names(question: str) -> set[str]:
@@ -403,6 +461,6 @@ def _numbers(text: str) -> set[str]:
 
 def invents(reply: str, sources: Iterable[str]) -> bool:
     """Return whether a reply has a number or a name that none of its sources has."""
-    known = {part.lower() for source in sources for part in _PART.findall(source)}
+    known = _parts(sources)
     claims = [*_NUMBER.findall(reply), *_NAME.findall(reply)]
     return any(part.lower() not in known for claim in claims for part in _PART.findall(claim))

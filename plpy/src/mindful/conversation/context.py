@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Container, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from mindful.conversation import assistant, bearing, clarification, named
@@ -35,6 +36,8 @@ _RELATED = 0.3
 """Cosine similarity below which a memory that shares no word with the message has nothing to do with it."""
 _WEIGHED = 6
 """Recalled memories, and newest turns, that are weighed as answers to the message."""
+_BRIDGES = 3
+"""Names that are tried in place of what the message describes. Each takes another recall."""
 TURNS = 2
 """Turns that are read beyond chat_window: one may be the pending message, one more tells that there are others."""
 _SUMMARY_SHARE = 8
@@ -332,9 +335,9 @@ class _Composer:
                 ruled_out = clarified.rules_out if clarified is not None else lambda _content: False
                 kept = [row for row in told[1] if row["id"] not in shown and not ruled_out(row["content"])]
         best = max((row["score"] for row in kept), default=0)
-        everything = self._bearing is not None and self._bearing.everything
+        weak = self._bearing is not None and (self._bearing.everything or self._bearing.unknown)
         for row in self._interruptibly(kept[:memories]):
-            if row["score"] < _RELEVANT * best and not everything:
+            if row["score"] < _RELEVANT * best and not weak:
                 continue
             found = {"similarity": row["similarity"], "BM25": row["bm25"]}
             reason = ", ".join(f"{name} {value:.2f}" for name, value in found.items() if value is not None)
@@ -370,30 +373,32 @@ class _Composer:
 
     def _bridged(self, found: Bearing, embedder: FoundEmbedder, most: int) -> list[Row]:
         """Return the memory that answers the question about what another one names, and that other one."""
-        instead = named_instead(found)
-        if instead is None:
-            return []
-        first, name, question = instead
+        for naming, name, question in islice(named_instead(found), _BRIDGES):
+            if bridged := self._after_naming(found, naming, name, question, embedder, most):
+                return bridged
+        return []
+
+    def _after_naming(
+        self, found: Bearing, naming: int, name: str, question: str, embedder: FoundEmbedder, most: int
+    ) -> list[Row]:
         vector = to_text(embedder.embed([question])[0])
         rows = {
             row["id"]: row
             for row in self._found(question, vector, embedder.name, most)
-            if row["role"] not in OWN
+            if row["role"] not in OWN and row["id"] != naming and row["id"] not in found.outdated
         }
-        contents = {
-            id_: row["content"] for id_, row in rows.items() if id_ != first and name in row["content"]
-        }
+        contents = {id_: row["content"] for id_, row in rows.items() if name in row["content"]}
         if not contents:
             return []
         then = bearing.weigh(self._db, question, embedder, vector, contents, is_described=True)
         then = then.replaced(bearing.outdated(self._db, then, [rows[id_] for id_ in contents]))
         if then.best <= found.best:
             return []
-        self._bearing = then.after(found.contents[first])
+        self._bearing = then.after(found.contents[naming])
         second = rows[then.answering[0]]
         others = [row for row in self._considered if row["id"] != second["id"]]
         self._considered = [second, *others]
-        return [second, *(row for row in others if row["id"] == first)]
+        return [second, *(row for row in others if row["id"] == naming)]
 
     def _weighed(
         self,
@@ -421,6 +426,8 @@ class _Composer:
         kept = [row for row in kept if row["id"] not in gone]
         if kind_of(found.question) != "other":  # else too much passes for an answer to leave the rest out
             kept = [row for row in kept if row["id"] in found.answering] or kept
+        if found.unknown:
+            return found.nearest_first(kept)
         best = max((row["score"] for row in kept), default=1) or 1
         answering = {id_: place for place, id_ in enumerate(found.answering)}
         rest = sorted(

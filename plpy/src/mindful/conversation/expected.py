@@ -97,6 +97,13 @@ _AMOUNT = linear(
     IGNORECASE,
 )
 """A number that is no time."""
+_MONTHS = "|".join(_TIMES.split("|")[:12])
+_DATED = linear(
+    rf"\b(?:{_MONTHS}) \d{{1,2}}(?:st|nd|rd|th)?\b|\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{_MONTHS})\b|\b\d\d?:\d\d\b",
+    IGNORECASE,
+)
+"""A day or an hour, whose number counts nothing."""
+_COUNTS = linear(r"\bhow (?:many|much)\b", IGNORECASE)
 _PLACED = linear(
     r"\b(?:in|at|on|under|to|from|behind|near|with|into|inside|above|below|beside|beneath|between|around|by|via|next|"
     r"over|outside|opposite)\b",
@@ -165,6 +172,8 @@ def _candidates(question: str, kind: str, known: _Known, memory: str) -> list[st
     memory = " ".join(_stated(memory))
     if kind == "time":
         memory = _AMOUNT.sub(" ", memory)
+    elif kind == "number" and _COUNTS.search(question):
+        memory = _DATED.sub(" ", memory)
     found = [word for word in _WORD.findall(memory) if word not in known]
     if kind == "time":
         hours = set(_HOUR.findall(memory))

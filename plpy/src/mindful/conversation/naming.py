@@ -47,6 +47,8 @@ _SELF = Short(
     _LONGEST,
 )
 _TITLES = Short(rf"^(?:(?:{_TITLE})\s+)+", _LONGEST)
+_ANY_TITLE = Short(rf"\b(?:{_TITLE}) (?=[^\W\d_a-z])", _LONGEST)
+_UNTITLED = Short(rf"\b{_CAPITAL}(?: {_CAPITAL})*", _LONGEST)
 _FIRST_NAME = linear(r"\b[Ff]irst names?\b")
 _LAST_NAME = linear(r"\b(?:[Ll]ast|[Ff]amily) names?\b|\b[Ss]urnames?\b")
 _FULLS = Short(rf"\b{_CAPITAL}(?: {_CAPITAL})+", _LONGEST)
@@ -57,6 +59,13 @@ _NO_NAME = frozenset(
         "july august september october november december monday tuesday wednesday thursday friday saturday sunday"
     )
 )
+_OPENINGS = frozenset(
+    _ANY.findall(
+        "the a an my our his her their its in on at by for from with without when if after before since until because "
+        "and but so who what where which how why next last every each all some both as of to please maybe"
+    )
+)
+"""Words that begin sentences."""
 _NATIONS = frozenset(
     _ANY.findall(
         "german french english british american irish scottish welsh dutch belgian swiss austrian italian spanish "
@@ -105,6 +114,16 @@ def name_given(question: str, sentence: str) -> str | None:
     found = [one for one in found if has_part(question, one[1])]
     after = [one for one in found if one[0] > at]
     return min(after)[1] if after else max(found)[1] if found else None
+
+
+def names_in(sentence: str, question: str) -> list[str]:
+    """Return the names of a sentence that a question lacks, first names of full ones; its first word comes last."""
+    known = {word.lower() for word in _ANY.findall(question)} | _NO_NAME | _NATIONS | _OPENINGS
+    found = [
+        (match.start() == 0, match[0].split()[0].strip("'\u2019"))
+        for match in _UNTITLED.finditer(_ANY_TITLE.sub("", sentence[:_LONGEST]))
+    ]
+    return [name for _, name in sorted(found, key=lambda one: one[0]) if not _is_known(name, known)]
 
 
 def _person(thing: str, question: str) -> str | None:
