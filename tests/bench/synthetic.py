@@ -126,9 +126,28 @@ def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def load(db: psycopg.Connection, made: Sequence[Tenant], corpus: Corpus, vector_type: str = "vector") -> None:
-    """Fill a new database."""
-    rows, dims = sum(tenant.size for tenant in made), corpus.dims
+    """Fill a new database, or only the words of one whose rows are all there."""
+    rows = sum(tenant.size for tenant in made)
     db.execute("set row_security = off")
+    if not _has(db, rows):
+        _fill(db, made, corpus, rows, vector_type)
+    _index(db)
+    db.execute("reset row_security")
+
+
+def _has(db: psycopg.Connection, rows: int) -> bool:
+    table = f"mindful.memory_embedding_{EMBEDDER}"
+    if db.execute("select to_regclass(%s)", (table,)).fetchone() == (None,):
+        return False
+    return db.execute(f"select count(*) from {table}".encode()).fetchone() == (rows,)
+
+
+def _fill(
+    db: psycopg.Connection, made: Sequence[Tenant], corpus: Corpus, rows: int, vector_type: str
+) -> None:
+    dims = corpus.dims
+    db.execute("drop extension if exists mindful cascade")
+    db.execute("create extension mindful cascade")
     db.execute(
         """insert into model (name, kind, provider, source, options, sha256, dims, is_default)
            values (%s, 'embedder', 'scripted', '', jsonb_build_object('dims', %s::int, 'vector_type', %s::text),
@@ -141,8 +160,6 @@ def load(db: psycopg.Connection, made: Sequence[Tenant], corpus: Corpus, vector_
         for tenant in made:
             copy.write_row((tenant.name, tenant.first, tenant.first + tenant.size - 1))
     _copy(db, made, corpus, rows, ">f2" if vector_type == "halfvec" else ">f4")
-    _index(db)
-    db.execute("reset row_security")
 
 
 def _copy(db: psycopg.Connection, made: Sequence[Tenant], corpus: Corpus, rows: int, number: str) -> None:
@@ -227,6 +244,7 @@ def _index(db: psycopg.Connection) -> None:
     """Write the postings in the order of their index."""
     db.execute("set work_mem = '1GB'")
     db.execute("set maintenance_work_mem = '2GB'")
+    db.execute("truncate memory_term, memory_count")
     db.execute(
         """insert into memory_term (tenant, lexeme, id, frequency, length)
            select m.tenant, t.lexeme, m.id, t.frequency, t.length

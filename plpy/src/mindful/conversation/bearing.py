@@ -18,6 +18,7 @@ from mindful.conversation.expected import (
     excerpt,
     grounds,
     lacks_thing,
+    may_answer,
     name_told,
     plain,
     telling,
@@ -264,14 +265,12 @@ class Bearing:
         """Return the memories most similar to the question, as far as they are similar enough to be quoted."""
         near = [row for row in rows if self.similarities.get(row["id"], 0) >= _QUOTED]
         near = [row for row in near if len(row["content"]) <= LONGEST and row["kind"] != "summary"]
-        return [row["content"] for row in self.nearest_first(near)[:_MOST_QUOTED]]
+        near.sort(key=lambda row: (not self.is_of_kind(row["content"]), -self.similarities[row["id"]]))
+        return [row["content"] for row in near[:_MOST_QUOTED]]
 
-    def nearest_first(self, rows: Sequence[Row]) -> list[Row]:
-        """Sort memories: those of the kind that is asked for come first, then the most similar."""
-        may_be = answers(self.question)
-        return sorted(
-            rows, key=lambda row: (not may_be(row["content"]), -self.similarities.get(row["id"], 0.0))
-        )
+    def is_of_kind(self, content: str) -> bool:
+        """Return whether a text has words of the kind that the message asks for, such as a time."""
+        return may_answer(self.question, content)
 
     def names(self, memory: int) -> set[str]:
         """Return the names of the question that a memory has."""

@@ -426,14 +426,13 @@ class _Composer:
         kept = [row for row in kept if row["id"] not in gone]
         if kind_of(found.question) != "other":  # else too much passes for an answer to leave the rest out
             kept = [row for row in kept if row["id"] in found.answering] or kept
-        if found.unknown:
-            return found.nearest_first(kept)
-        best = max((row["score"] for row in kept), default=1) or 1
+        best, unknown = max((row["score"] for row in kept), default=1) or 1, found.unknown
         answering = {id_: place for place, id_ in enumerate(found.answering)}
         rest = sorted(
             kept,
             key=lambda row: (
                 answering.get(row["id"], len(answering)),
+                unknown and not found.is_of_kind(row["content"]),
                 -(row["score"] / best + (row["similarity"] or 0)),
             ),
         )

@@ -12,6 +12,8 @@ _LONGEST = 300
 """Characters of a message that is read."""
 _FEWEST = 5
 """Words of the shortest statement: what is shorter tells of a mood, or belongs to what was said before."""
+_FEWEST_NAMED = 4
+"""Words of the shortest statement about somebody by name: "Lena works at Bosch."."""
 _OPENS = (
     r"^\W*(?:(?:hi|hello|hey|ok|okay|so|well|and|but|oh|now|also|fyi|btw|by the way|good (?:morning|afternoon|evening)|"
     r"no|yes|actually|there|today|yesterday|tomorrow|tonight|"
@@ -22,6 +24,12 @@ _VERB = (
     r"went|costs?|starts?|ends?|begins?|opens?|closes?|breaks?|broke|needs?|runs?|ran|takes?|took|makes?|made|gives?|gave|"
     r"keeps?|kept|leaves?|left|says?|said|told|sells?|sold|buys?|bought|pays?|paid|owns?|uses?|drinks?|eats?|ate|speaks?|"
     r"stud(?:y|ies)|teach(?:es)?|taught|wrote|won|lost|meets?|met|\w{2,}ed)"
+)
+_NAMED = rf"(?:[A-Z][\w'-]+(?:,? (?:and )?)){{1,4}}{_VERB}\b"
+_TELLS_OF = Short(
+    r"^(?!(?:It|That|This|There|These|Those|He|She|They|We|I|My|Our|The|Everything|Nothing|Something|Everybody|Nobody|"
+    rf"All|Some|Not|No|Great|Good|Nice|Bad|Fine|Hard)\b){_NAMED}",
+    _LONGEST,
 )
 _STATES = tuple(
     Short(_OPENS + source, _LONGEST, flags)
@@ -36,7 +44,7 @@ _STATES = tuple(
             rf"(?: |'s ){_VERB}\b",
             IGNORECASE,
         ),
-        (rf"(?:[A-Z][\w'-]+(?:,? (?:and )?)){{1,4}}{_VERB}\b", 0),
+        (_NAMED, 0),
     )
 )
 _GREETS = Short(_OPENS + r"$", _LONGEST, IGNORECASE)
@@ -77,4 +85,5 @@ def declares(message: str) -> bool:
 
 def states(message: str) -> bool:
     """Return whether a message only tells something: "My cat is called Misha." tells, "I need a recipe." asks."""
-    return len(_WORD.findall(message)) >= _FEWEST and not _TEXT.search(message) and declares(message)
+    fewest = _FEWEST_NAMED if _TELLS_OF.search(message) else _FEWEST
+    return len(_WORD.findall(message)) >= fewest and not _TEXT.search(message) and declares(message)
