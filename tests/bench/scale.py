@@ -119,13 +119,19 @@ def _drop(admin: psycopg.Connection, name: str) -> None:
     admin.execute(sql.SQL("drop role if exists {}").format(sql.Identifier(ROLE)))
 
 
+def make_role(db: psycopg.Connection) -> None:
+    """Make the application's role. A run without --keep drops that of a kept database."""
+    db.execute(f"drop role if exists {ROLE}")
+    db.execute(f"create role {ROLE} in role mindful_user, mindful_application")
+
+
 def fill(db: psycopg.Connection, rows: int, dims: int) -> list[Tenant]:
     """Load the rows, index the large tenants' embeddings, and make the peers' table."""
     _progress(f"loading {rows} memories")
     db.execute("set client_min_messages = warning")
     made = tenants(rows)
     load(db, made, Corpus(dims))
-    db.execute(f"create role {ROLE} in role mindful_user, mindful_application")
+    make_role(db)
     _progress("making the indexes")
     db.execute("set maintenance_work_mem = '6GB'")
     db.execute("set max_parallel_maintenance_workers = 2")
@@ -301,11 +307,9 @@ def one_tenant(dsn: str, rows: int, dims: int, count: int, vector_type: str, kee
     ):
         db.execute("set client_min_messages = warning")
         tenant, corpus = Tenant("t00000", 1, rows), NestedCorpus(dims)
-        if not is_loaded(db):
-            _progress(f"loading {rows} memories of one tenant")
-            load(db, [tenant], corpus, vector_type)
-            db.execute(f"drop role if exists {ROLE}")
-            db.execute(f"create role {ROLE} in role mindful_user, mindful_application")
+        _progress(f"loading {rows} memories of one tenant, unless they are there")
+        load(db, [tenant], corpus, vector_type)
+        make_role(db)
         built = build(db, tenant, rows * (dims * (2 if vector_type == "halfvec" else 4) + 1000))
         user.execute(f"set role {ROLE}")
         _progress("asking")
@@ -328,13 +332,6 @@ def one_tenant(dsn: str, rows: int, dims: int, count: int, vector_type: str, kee
             f"| {rows:,} | {vector_type} | {' | '.join(shown)} | {exact} | {built} | {disk(db)} "
             f"| {memory[0]:.0f} | {scans(user, asked[:50])} |"
         )
-
-
-def is_loaded(db: psycopg.Connection) -> bool:
-    """Whether the extension and all rows are there. The counts are written last."""
-    if db.execute("select to_regclass('mindful.memory_count')").fetchone() == (None,):
-        return False
-    return db.execute("select from mindful.memory_count").fetchone() is not None
 
 
 BUILT = f"""select x.indexrelid::regclass::text, obj_description(x.indexrelid, 'pg_class')

@@ -126,17 +126,17 @@ def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def load(db: psycopg.Connection, made: Sequence[Tenant], corpus: Corpus, vector_type: str = "vector") -> None:
-    """Fill a new database, or only the words of one whose rows are all there."""
+    """Fill a database with rows and then their words, whose counts are written last. What is complete stays."""
     rows = sum(tenant.size for tenant in made)
     db.execute("set row_security = off")
-    if not _has(db, rows):
+    if not _has(db, f"mindful.memory_embedding_{EMBEDDER}", rows):
         _fill(db, made, corpus, rows, vector_type)
-    _index(db)
+    if not _has(db, "mindful.memory_count", len(made)):
+        _index(db)
     db.execute("reset row_security")
 
 
-def _has(db: psycopg.Connection, rows: int) -> bool:
-    table = f"mindful.memory_embedding_{EMBEDDER}"
+def _has(db: psycopg.Connection, table: str, rows: int) -> bool:
     if db.execute("select to_regclass(%s)", (table,)).fetchone() == (None,):
         return False
     return db.execute(f"select count(*) from {table}".encode()).fetchone() == (rows,)
