@@ -6,7 +6,7 @@ one world at a time, and is asked about each fact of it, about facts that no mem
 general knowledge. Every question has a new session, and nothing of it stays. Rules were made on design, second, third,
 fourth and changes. held and fifth have other kinds of facts in other words: no rule was made on them, and their replies
 are never printed. changes asks for facts that a newer memory replaces, and for facts ("kept") that a newer memory of
-somebody or something else does not. Everything runs in one transaction that is rolled back.
+another person or thing does not. Everything runs in one transaction that is rolled back.
 """
 
 from __future__ import annotations

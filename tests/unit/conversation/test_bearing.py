@@ -84,75 +84,54 @@ def test_a_change_from_what_an_older_statement_gives_replaces_it(
 @pytest.mark.parametrize(
     ("question", "older", "newer", "held", "expected"),
     [
-        *(
-            (*texts, held, True)
-            for texts, held in (
-                (
-                    ("Where does Lena work?", "Lena works at Bosch.", "Lena left Bosch, she is at Siemens."),
-                    ("Lena work", "Lena"),
-                ),
-                (
-                    (
-                        "When is the report due?",
-                        "The report is due on May 3.",
-                        "As of today it is due on May 9.",
-                    ),
-                    ("report due", "due"),
-                ),
-                (
-                    ("What do I charge for a jar?", "I sell a jar at 7.50.", "From this week a jar is 8.25."),
-                    ("jar", "jar"),
-                ),
-                (
-                    ("What is the deadline?", "The deadline is May 3.", "The deadline is put off to May 9."),
-                    ("deadline", "deadline"),
-                ),
-            )
+        (
+            *("Where does Lena work?", "Lena works at Bosch.", "Lena left Bosch, she is at Siemens."),
+            *(("Lena work", "Lena"), True),
         ),
-        *(
-            (*texts, held, False)
-            for texts, held in (
-                (  # of another person
-                    ("Where do I live?", "I live in Graz.", "Tom left Graz for Vienna."),
-                    ("live", ""),
-                ),
-                (
-                    (
-                        "Where does my sister live?",
-                        "My sister lives in Bern.",
-                        "My brother left Bern for Basel.",
-                    ),
-                    ("sister live", ""),
-                ),
-                (
-                    (
-                        "Where does Lena work?",
-                        "Lena works at Bosch.",
-                        "Lena's husband left Bosch for Siemens.",
-                    ),
-                    ("Lena work", "Lena"),
-                ),
-                (
-                    ("How many pills do I take?", "I take 10 pills.", "My wife's pills were doubled to 20."),
-                    ("pills take", "pills"),
-                ),
-                (  # of another thing
-                    (
-                        "When is the budget meeting?",
-                        "The budget meeting is at 10.",
-                        "The sales meeting was put off to 11.",
-                    ),
-                    ("budget meeting", "meeting"),
-                ),
-                (  # a part of a number is no answer
-                    ("What is Nina's number?", "Nina has 0664 12.", "Omar changed his number to 0664 98."),
-                    ("Nina number", "number"),
-                ),
-                (  # no word of a change
-                    ("Where does Lena work?", "Lena works at Bosch.", "Lena met Tom of Siemens at Bosch."),
-                    ("Lena work", "Lena"),
-                ),
-            )
+        (
+            *("When is the report due?", "The report is due on May 3.", "As of today it is due on May 9."),
+            *(("report due", "due"), True),
+        ),
+        (
+            *("What do I charge for a jar?", "I sell a jar at 7.50.", "From this week a jar is 8.25."),
+            *(("jar", "jar"), True),
+        ),
+        (
+            *("What is the deadline?", "The deadline is May 3.", "The deadline is put off to May 9."),
+            *(("deadline", "deadline"), True),
+        ),
+        # Of another person.
+        ("Where do I live?", "I live in Graz.", "Tom left Graz for Vienna.", ("live", ""), False),
+        (
+            *("Where does my sister live?", "My sister lives in Bern.", "My brother left Bern for Basel."),
+            *(("sister live", ""), False),
+        ),
+        (
+            *("Where does Lena work?", "Lena works at Bosch.", "Lena's husband left Bosch for Siemens."),
+            *(("Lena work", "Lena"), False),
+        ),
+        (
+            *("How many pills do I take?", "I take 10 pills.", "My wife's pills were doubled to 20."),
+            *(("pills take", "pills"), False),
+        ),
+        # Of another thing.
+        (
+            *(
+                "When is the budget meeting?",
+                "The budget meeting is at 10.",
+                "The sales meeting was put off to 11.",
+            ),
+            *(("budget meeting", "meeting"), False),
+        ),
+        # A part of a number is no answer.
+        (
+            *("What is Nina's number?", "Nina has 0664 12.", "Omar changed his number to 0664 98."),
+            *(("Nina number", "number"), False),
+        ),
+        # No word of a change.
+        (
+            *("Where does Lena work?", "Lena works at Bosch.", "Lena met Tom of Siemens at Bosch."),
+            *(("Lena work", "Lena"), False),
         ),
     ],
 )

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from mindful.conversation.asked import nouns_asked
 from mindful.conversation.clarification import of_names
 from mindful.conversation.expected import (
+    MONTHS,
+    WEEKDAYS,
     adds,
     answers,
     asks_for_names,
@@ -18,7 +20,6 @@ from mindful.conversation.expected import (
     excerpt,
     grounds,
     lacks_thing,
-    may_answer,
     name_told,
     plain,
     telling,
@@ -68,8 +69,7 @@ _CHANGED = linear(
     r"another|by now|meanwhile|these days|nowadays|lately|"
     r"so (?:we|it|they|there|he|she)(?:['\u2019]| will| is| are)|"
     r"(?:from|since|as of|starting) (?:this |next |last )?(?:today|tomorrow|week|month|year|"
-    r"spring|summer|autumn|winter|january|february|march|april|may|june|july|august|september|october|november|december|"
-    r"(?:mon|tues|wednes|thurs|fri|satur|sun)day))\b",
+    rf"spring|summer|autumn|winter|{MONTHS}|{WEEKDAYS}))\b",
     IGNORECASE,
 )
 """Words by which a statement says that something is not as before."""
@@ -102,7 +102,7 @@ _FRAME = linear(
 _OWNER = linear(
     r"\b(?:(?i:my|our|his|her|their) \w+|[A-Z]\w+)['\u2019]s\b(?! (?:in|at|on|a|an|the|now|to)\b)"
 )
-"""Of whom something is told: "Lena's husband" is not Lena."""
+"""Owners in possessive form. What is told of "Lena's husband" is not told of Lena."""
 _SELF = linear(r"\b(?:i|we)\b", IGNORECASE)
 _OWNED = linear(r"\b(?:my|our) (?:new |old )?([^\W\d]+)", IGNORECASE)
 
@@ -228,11 +228,11 @@ class Bearing:
     def _is_denied(self, shown: Collection[int]) -> bool:
         return self.asks and any(_DENIES.search(self.contents[id_]) for id_ in self._answering_of(shown))
 
-    def _is_of_old(self, said: Collection[str], old: int, new: int) -> bool:
+    def _is_of_old(self, said: set[str], old: int, new: int) -> bool:
         """Return whether a reply's words tell what an older memory does, and nothing that the newer one adds."""
         before, after = self.contents[old], self.contents[new]
         told = _parts(telling(self.question, before))
-        return bool(told & set(said)) and not (_parts([after]) - _parts([before, self.question])) & set(said)
+        return bool(told & said) and not (_parts([after]) - _parts([before, self.question])) & said
 
     def name_told(self, shown: Collection[int]) -> str | None:
         """Return the name that the best of the memories shown gives to what the question asks the name of."""
@@ -265,12 +265,9 @@ class Bearing:
         """Return the memories most similar to the question, as far as they are similar enough to be quoted."""
         near = [row for row in rows if self.similarities.get(row["id"], 0) >= _QUOTED]
         near = [row for row in near if len(row["content"]) <= LONGEST and row["kind"] != "summary"]
-        near.sort(key=lambda row: (not self.is_of_kind(row["content"]), -self.similarities[row["id"]]))
+        may_be = answers(self.question)
+        near.sort(key=lambda row: (not may_be(row["content"]), -self.similarities[row["id"]]))
         return [row["content"] for row in near[:_MOST_QUOTED]]
-
-    def is_of_kind(self, content: str) -> bool:
-        """Return whether a text has words of the kind that the message asks for, such as a time."""
-        return may_answer(self.question, content)
 
     def names(self, memory: int) -> set[str]:
         """Return the names of the question that a memory has."""
@@ -362,18 +359,10 @@ def outdated(db: Database, bearing: Bearing, rows: Sequence[Row]) -> dict[int, i
 
 
 def _replaces(bearing: Bearing, new: Row, old: Row, nearness: float) -> bool:
-    question = bearing.question
-    if _CHANGED.search(new["content"]) and (told := candidates(question, new["content"])):
-        names = {name.lower() for name in bearing.names(old["id"])}
-        matters = _parts([bearing.held[old["id"]]]) - names
-        shared = len(matters & _parts([bearing.held[new["id"]]]))
-        is_same = shared * 2 >= max(len(matters), 1)
-        names_answer = bool(set(telling(question, old["content"])) & set(told))
-        return (
-            nearness >= _CHANGED_ALIKE
-            and (is_same or names_answer)
-            and _is_of_same(bearing, new, old, is_same)
-        )
+    if nearness < _CHANGED_ALIKE:
+        return False
+    if _CHANGED.search(new["content"]) and (told := candidates(bearing.question, new["content"])):
+        return _changes(bearing, new, old, told)
     return (
         bearing.beyond[new["id"]] == bearing.beyond[old["id"]]
         and bearing.has_subject(old["id"])
@@ -382,23 +371,28 @@ def _replaces(bearing: Bearing, new: Row, old: Row, nearness: float) -> bool:
     )
 
 
-def _is_of_same(bearing: Bearing, new: Row, old: Row, is_same: bool) -> bool:
-    """Return whether a newer statement is of whom or what the older one and the question are of.
+def _changes(bearing: Bearing, new: Row, old: Row, told: Collection[str]) -> bool:
+    """Return whether a statement of a change is about the person or thing of an older one and of the question.
 
-    One with as many words of the question may lack all its nouns ("an extension for the report" for the deadline).
-    One with a part of them is of another thing: "the sales meeting", not the budget meeting.
+    A statement with half of the words, and none of the nouns, may be about it: "an extension for the report" for the
+    deadline of the report. One with some of the nouns is about another thing: "the sales meeting", not the budget
+    meeting.
     """
     question, content = bearing.question, new["content"]
-    of_old = _parts([bearing.held[old["id"]]])
-    of_new = _parts([bearing.held[new["id"]]]) - _parts(_OWNER.findall(content))
-    if (_parts(bearing.names(old["id"])) & of_old) - of_new:
+    names = _parts(bearing.names(old["id"]))
+    of_old, of_new = _parts([bearing.held[old["id"]]]), _parts([bearing.held[new["id"]]])
+    is_alike = len((of_old - names) & of_new) * 2 >= max(len(of_old - names), 1)
+    if not is_alike and not set(telling(question, old["content"])) & set(told):
+        return False
+    of_new -= _parts(_OWNER.findall(content))
+    if names - of_new:
         return False
     if _SELF.search(question) or _SELF.search(old["content"]):
         rest = _OWNER.sub(" ", content)
-        return (is_same and rest == content) or OWN.search(rest) is not None
+        return (is_alike and rest == content) or OWN.search(rest) is not None
     nouns = set(nouns_asked(question)) & of_old
     owned = _parts(_OWNED.findall(question)) & of_old
-    return owned <= of_new and (nouns <= of_new or (is_same and not nouns & of_new))
+    return owned <= of_new and (nouns <= of_new or (is_alike and not nouns & of_new))
 
 
 def _scores(near: Near, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, float]:
@@ -408,9 +402,8 @@ def _scores(near: Near, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, 
     among the words that a memory about another matter lacks.
     """
     may_be = answers(bearing.question) if bearing.asks else None
-    about = (
-        set() if may_be else set(bearing.near())
-    )  # a memory about the same thing answers a yes-no question
+    # A memory about the same thing answers a yes-no question.
+    about = set() if may_be else set(bearing.near())
     ids = [id_ for id_ in bearing.similarities if (may_be(bearing.contents[id_]) if may_be else id_ in about)]
     lacking = {id_: words for id_ in ids if (words := bearing.beyond[id_])}
     texts = list(dict.fromkeys(lacking.values()))

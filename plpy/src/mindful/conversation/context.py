@@ -12,7 +12,7 @@ from mindful.conversation.about import known
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.bridge import named_instead
 from mindful.conversation.clarification import Clarified
-from mindful.conversation.expected import kind_of
+from mindful.conversation.expected import answers, kind_of
 from mindful.conversation.lesson import Lesson, lessons
 from mindful.conversation.matter import BEARS
 from mindful.conversation.near import Given
@@ -335,9 +335,9 @@ class _Composer:
                 ruled_out = clarified.rules_out if clarified is not None else lambda _content: False
                 kept = [row for row in told[1] if row["id"] not in shown and not ruled_out(row["content"])]
         best = max((row["score"] for row in kept), default=0)
-        weak = self._bearing is not None and (self._bearing.everything or self._bearing.unknown)
+        takes_weak = self._bearing is not None and (self._bearing.everything or self._bearing.unknown)
         for row in self._interruptibly(kept[:memories]):
-            if row["score"] < _RELEVANT * best and not weak:
+            if row["score"] < _RELEVANT * best and not takes_weak:
                 continue
             found = {"similarity": row["similarity"], "BM25": row["bm25"]}
             reason = ", ".join(f"{name} {value:.2f}" for name, value in found.items() if value is not None)
@@ -381,6 +381,7 @@ class _Composer:
     def _after_naming(
         self, found: Bearing, naming: int, name: str, question: str, embedder: FoundEmbedder, most: int
     ) -> list[Row]:
+        """Return the memory that answers a question with a name, and the naming one, if it does better than `found`."""
         vector = to_text(embedder.embed([question])[0])
         rows = {
             row["id"]: row
@@ -426,13 +427,14 @@ class _Composer:
         kept = [row for row in kept if row["id"] not in gone]
         if kind_of(found.question) != "other":  # else too much passes for an answer to leave the rest out
             kept = [row for row in kept if row["id"] in found.answering] or kept
-        best, unknown = max((row["score"] for row in kept), default=1) or 1, found.unknown
+        best = max((row["score"] for row in kept), default=1) or 1
+        may_be = answers(found.question) if found.unknown else None
         answering = {id_: place for place, id_ in enumerate(found.answering)}
         rest = sorted(
             kept,
             key=lambda row: (
                 answering.get(row["id"], len(answering)),
-                unknown and not found.is_of_kind(row["content"]),
+                may_be is not None and not may_be(row["content"]),
                 -(row["score"] / best + (row["similarity"] or 0)),
             ),
         )

@@ -26,9 +26,10 @@ _OPENING = Short(
 )
 _REST = 6
 """Fewest characters that remain of a message without its opening."""
+MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
+WEEKDAYS = "(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _TIMES = (
-    r"january|february|march|april|may|june|july|august|september|october|november|december|"
-    r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?|spring|summer|autumn|fall|winter|today|tomorrow|yesterday|tonight|"
+    rf"{MONTHS}|{WEEKDAYS}s?|spring|summer|autumn|fall|winter|today|tomorrow|yesterday|tonight|"
     r"noon|midnight|morning|afternoon|evening|night|week|weekend|month|year|easter|christmas|ago|o'clock|am|pm"
 )
 _NUMBERS = (
@@ -97,12 +98,11 @@ _AMOUNT = linear(
     IGNORECASE,
 )
 """A number that is no time."""
-_MONTHS = "|".join(_TIMES.split("|")[:12])
 _DATED = linear(
-    rf"\b(?:{_MONTHS}) \d{{1,2}}(?:st|nd|rd|th)?\b|\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{_MONTHS})\b|\b\d\d?:\d\d\b",
+    rf"\b(?:{MONTHS}) \d{{1,2}}(?:st|nd|rd|th)?\b|\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{MONTHS})\b|\b\d\d?:\d\d\b",
     IGNORECASE,
 )
-"""A day or an hour, whose number counts nothing."""
+"""A date or a clock time. Its number is not a count."""
 _COUNTS = linear(r"\bhow (?:many|much)\b", IGNORECASE)
 _PLACED = linear(
     r"\b(?:in|at|on|under|to|from|behind|near|with|into|inside|above|below|beside|beneath|between|around|by|via|next|"

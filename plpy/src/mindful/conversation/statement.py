@@ -13,7 +13,7 @@ _LONGEST = 300
 _FEWEST = 5
 """Words of the shortest statement: what is shorter tells of a mood, or belongs to what was said before."""
 _FEWEST_NAMED = 4
-"""Words of the shortest statement about somebody by name: "Lena works at Bosch."."""
+"""Words of the shortest statement about a named person, such as "Lena works at Bosch."."""
 _OPENS = (
     r"^\W*(?:(?:hi|hello|hey|ok|okay|so|well|and|but|oh|now|also|fyi|btw|by the way|good (?:morning|afternoon|evening)|"
     r"no|yes|actually|there|today|yesterday|tomorrow|tonight|"
