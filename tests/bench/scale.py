@@ -97,7 +97,7 @@ PARTS = {
 
 @contextmanager
 def database(dsn: str, name: str = DATABASE, keep: bool = False) -> Iterator[str]:
-    """Make a database, and drop it and the application's role at the end, unless they are kept for the next run."""
+    """Make a database, unless it is kept from an earlier run, and drop it and the application's role at the end."""
     with psycopg.connect(dsn, autocommit=True) as admin:
         if not (keep and admin.execute("select from pg_database where datname = %s", (name,)).fetchone()):
             _drop(admin, name)
@@ -112,16 +112,20 @@ def database(dsn: str, name: str = DATABASE, keep: bool = False) -> Iterator[str
         finally:
             if not keep:
                 _drop(admin, name)
+            admin.execute(_DROP_ROLE)
 
 
 def _drop(admin: psycopg.Connection, name: str) -> None:
     admin.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
-    admin.execute(sql.SQL("drop role if exists {}").format(sql.Identifier(ROLE)))
+
+
+_DROP_ROLE = sql.SQL("drop role if exists {}").format(sql.Identifier(ROLE))
+"""Other benches have a role of this name, with other rights."""
 
 
 def make_role(db: psycopg.Connection) -> None:
-    """Make the application's role. A run without --keep drops that of a kept database."""
-    db.execute(f"drop role if exists {ROLE}")
+    """Make the application's role."""
+    db.execute(_DROP_ROLE)
     db.execute(f"create role {ROLE} in role mindful_user, mindful_application")
 
 
