@@ -85,6 +85,9 @@ picture: server models install dev #: draw docs/session.svg and print README's a
 	@PYTHONPATH=tests $(setup)/test.sh 1 $(dev)python tests/support/picture.py --write docs/session.svg
 	@PYTHONPATH=tests $(setup)/test.sh 1 $(dev)python tests/support/answers.py --write README.md
 
+test-docker: dev #: run the pages' commands for Docker, which must run, 20 minutes (PYTEST_ARGS="-k compose")
+	@$(dev)pytest -q tests/image $(PYTEST_ARGS)
+
 image-test: #: as root: the demo, tests and linters on a bare Debian made by debootstrap (SUITE=bookworm)
 	@tests/image/debootstrap.sh $(SUITE)
 

@@ -77,9 +77,10 @@ dsn() {
 sql() { "$(pg_bin)/psql" -X -q -v ON_ERROR_STOP=1 "$@" "$(dsn)"; }
 
 # A live process of that number is not enough: after a crash or a reboot it may be another's.
+# Asked as the server's user: in a container root may not see where another user's process is.
 running() {
     local pid
-    pid=$(head -n 1 "$data/postmaster.pid" 2>/dev/null) && [ "$(readlink "/proc/$pid/cwd")" = "$data" ]
+    pid=$(head -n 1 "$data/postmaster.pid" 2>/dev/null) && [ "$(as_server readlink "/proc/$pid/cwd")" = "$data" ]
 }
 
 listens_beyond_loopback() {
@@ -117,6 +118,7 @@ client_role() {
     sql -v name="$client" -v password="$(cat "$client_password")" <<'END'
 select format('create role %I login', :'name') where to_regrole(:'name') is null \gexec
 set log_min_error_statement = panic;
+set client_min_messages = warning;
 select format('alter role %I password %L', :'name', :'password') \gexec
 select format('grant mindful_user to %I', :'name') \gexec
 END
@@ -298,8 +300,11 @@ foreground() {
     exec_as_server "${environment[@]}" postgres -D "$data" -c logging_collector=off
 }
 
+# In a container: the server that sets up is stopped again before the one for clients starts.
+setting_up() { tr '\0' ' ' </proc/1/cmdline | grep -qF 'cluster.sh foreground'; }
+
 status() {
-    if running; then
+    if running && ! setting_up; then
         say "PostgreSQL $(cat "$data/PG_VERSION") runs on port $(port), data in $data"
         dsn
     else
@@ -324,6 +329,9 @@ case ${1:-} in
     down) stop ;;
     psql)
         shift
+        if setting_up; then
+            while setting_up || ! "$(pg_bin)/pg_isready" -q -d "$(dsn)"; do sleep 0.2; done
+        fi
         exec "$(pg_bin)/psql" "$(dsn)" "$@"
         ;;
     *) die "usage: cluster.sh up|engine|down|foreground|psql [ARGUMENT...]|dsn|status|destroy" ;;

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import stat
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,21 +20,36 @@ from support.files import readable_folder
 SCRIPT = Path(__file__).parents[2] / "extension" / "setup" / "cluster.sh"
 
 
+IN_CONTAINER = (
+    *("setpriv", "--bounding-set"),
+    "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+net_raw"
+    ",+sys_chroot,+mknod,+audit_write,+setfcap",
+)
+"""What root may do in a container of Docker."""
+
+
 @pytest.fixture(scope="module")
 def listening() -> Iterator[Path]:
-    """Directory of a second cluster, with the models and packages of the first."""
-    with readable_folder() as state:
-        environment = os.environ | {"MINDFUL_STATE": str(state), "MINDFUL_LISTEN": "*", "MINDFUL_PORT": ""}
-
-        def run(word: str) -> None:
-            done = subprocess.run(
-                [SCRIPT, word], env=environment, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, done.stderr
-
-        run("up")
+    """Directory of a second cluster, started as the image starts its own, with the models and packages of the first."""
+    with readable_folder() as state, (state / "output").open("w") as output:
+        server = subprocess.Popen(
+            [*(IN_CONTAINER if os.geteuid() == 0 else ()), SCRIPT, "foreground"],
+            env=os.environ | {"MINDFUL_STATE": str(state), "MINDFUL_LISTEN": "*", "MINDFUL_PORT": ""},
+            stdout=output,
+            stderr=output,
+        )
+        while not _serves(state, server.pid):
+            assert server.poll() is None, (state / "output").read_text()
+            time.sleep(0.1)
         yield state
-        run("down")
+        server.send_signal(signal.SIGINT)
+        assert server.wait(60) == 0
+
+
+def _serves(state: Path, pid: int) -> bool:
+    """Whether the process became the server, which takes connections."""
+    lines = state / "data" / "postmaster.pid"
+    return lines.exists() and lines.read_text().split("\n")[:1] == [str(pid)] and "ready" in lines.read_text()
 
 
 def test_connections_of_other_machines(listening: Path, attempt: Attempt) -> None:

@@ -1,4 +1,4 @@
-"""The compose file names what exists. Docker itself is not run here."""
+"""The compose file names what exists. `make test-docker` runs it."""
 
 from __future__ import annotations
 
