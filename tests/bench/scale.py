@@ -339,7 +339,7 @@ def one_tenant(dsn: str, rows: int, dims: int, count: int, vector_type: str, kee
 
 
 GRAPH = 760
-"""Bytes of HNSW's graph for a memory in a parallel build, m = 16, embedding aside: 703 of pgvector 0.8.0, and a reserve."""
+"""Bytes of HNSW's graph for a memory, beside its embedding, with m = 16: 703 in pgvector 0.8.0, and a reserve."""
 
 BUILT = f"""select x.indexrelid::regclass::text, obj_description(x.indexrelid, 'pg_class')
     from pg_index x join pg_class c on c.oid = x.indexrelid join pg_am a on a.oid = c.relam

@@ -61,6 +61,37 @@ def test_what_a_memory_tells_is_answered_by_the_newest_one(known: psycopg.Connec
     assert action == "uncalibrated"
 
 
+LIVING = "We live in Graz."
+LEFT = "We've left Graz for Vienna."
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ([LIVING, LEFT], "Vienna"),
+        ([LEFT, LIVING], "Graz"),
+        ([LIVING, "Paul has left Graz for Vienna."], "Graz"),
+    ],
+)
+def test_a_change_is_found_that_has_no_word_of_the_question(
+    ana: psycopg.Connection, told: list[str], expected: str
+) -> None:
+    others = (f"Room {number} of the office is for team {number}." for number in range(12))
+    for content in (*told, *others):
+        ana.execute("select memory_insert(%s)", (content,))
+    reply = str(chat(ana, "Where do we live?")[0])
+    assert [city for city in ("Graz", "Vienna") if city in reply.replace(LEFT, "Vienna")] == [expected]
+
+
+def test_a_change_is_not_looked_for_in_other_sessions_where_these_do_not_count(
+    ana: psycopg.Connection,
+) -> None:
+    session = chat(ana, LIVING)[3]
+    chat(ana, LEFT)
+    ana.execute("select setting_set('recall_scope', '\"session\"')")
+    assert "Vienna" not in str(chat(ana, "Where do we live?", session)[0])
+
+
 @pytest.mark.parametrize(
     "message",
     ["Hello!", "What is the capital of France?", "How do I boil an egg?", "Olga has a new bicycle."],

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mindful.conversation.bearing import Bearing, _scores, invents, outdated
+from mindful.conversation.bearing import Bearing, _scores, invents, later_changes, outdated
 from mindful.conversation.near import Stored
 from mindful.core.ports import Row
 from unit.fakes import FakeDatabase
@@ -143,6 +143,43 @@ def test_a_change_replaces_only_what_it_is_of(
     assert outdated(db, found, [row(1, older), row(2, newer)]) == ({1: 2} if expected else {})
 
 
+WEIGHT = "I weigh 82 kilos."
+
+
+@pytest.mark.parametrize(
+    ("newer", "nearness", "expected"),
+    [
+        ("I have lost weight and am down to 77 kilos.", 0.7, {1: 2}),
+        ("I have lost weight and am down to 77 kilos.", 0.5, {}),
+        ("Our dog has lost weight and is down to 27 kilos.", 0.7, {}),
+    ],
+)
+def test_a_change_without_a_word_of_the_question_replaces_what_is_alike(
+    newer: str, nearness: float, expected: dict[int, int]
+) -> None:
+    db = FakeDatabase({"recall_nearness": [{"found": [1, nearness, nearness, 1]}]})
+    found = bearing("How much do I weigh?", {1: "weigh", 2: ""}, {1: "", 2: "weigh"})
+    assert outdated(db, found, [row(1, WEIGHT), row(2, newer)]) == expected
+
+
+def test_changes_are_looked_for_that_may_answer() -> None:
+    rows = [
+        row(2, "I have lost weight and am down to 77 kilos."),
+        row(3, "I have lost weight."),
+        row(4, "I have 77 kilos of flour."),
+        row(5, "I am down to 77 kilos." + " Great." * 50),
+    ]
+    db = FakeDatabase({"recall_dense": rows})
+    found = replace(
+        bearing("How much do I weigh?", {1: "weigh"}), contents={1: WEIGHT}, own=True, scores={1: 0.7}
+    )
+    embedder: Any = SimpleNamespace(name="e", relation="t")
+    assert [one["id"] for one in later_changes(db, found, embedder, None)] == [2]
+    assert later_changes(db, replace(found, scores={}), embedder, None) == []
+    for question in ("What are my weights?", "How much did I weigh?"):
+        assert later_changes(db, replace(found, question=question), embedder, None) == []
+
+
 @pytest.mark.parametrize(
     ("reply", "shown", "expected"),
     [
@@ -237,7 +274,7 @@ def test_a_memory_that_lacks_what_is_asked_about_scores_less_and_may_still_answe
     contents = {1: "The recipe needs three eggs.", 2: "The recipe needs three lemons."}
     found = bearing("How many eggs does the recipe need?", dict.fromkeys(contents, ""))
     found = replace(found, contents=contents, beyond=dict.fromkeys(contents, ""))
-    embedder: Any = SimpleNamespace(relation="e")  # the memories lack no word of the question
+    embedder: Any = SimpleNamespace(name="e", relation="e")  # the memories lack no word of the question
     scores = _scores(Stored(FakeDatabase({}), embedder), embedder, found)
     assert 0 < scores[2] < scores[1]
 

@@ -55,6 +55,9 @@ def test_a_question_asks_for_a_kind_of_answer(question: str, expected: str) -> N
         ("How much is the budget?", "The budget is 30,000.", True),
         ("How many can come on opening night?", "Opening night is November 6, at 19:30.", False),
         ("How many can come on opening night?", "On November 6 there is room for 210.", True),
+        ("How many work on Orion?", "Two more developers joined Orion.", False),
+        ("How many more work on Orion?", "Two more developers joined Orion.", True),
+        ("How many work on Orion?", "More than 20 people work on Orion, two more than in May.", True),
         ("How old is Olga?", "Olga lives at Mill Lane 4.", False),
         ("How old is Olga?", "Olga turned 90 in March.", True),
         ("How tall is Olga?", "Olga is 1.70 m.", True),
@@ -83,6 +86,12 @@ def test_a_memory_may_answer_if_it_has_a_new_word_of_that_kind(
 
 def test_a_number_with_a_unit_is_no_time() -> None:
     assert candidates("When was it sold?", "It was sold in 1998 for 300 euros.") == ["1998"]
+
+
+def test_a_number_that_is_added_is_no_count() -> None:
+    memory = "Two more developers and another 3 testers joined Orion, so there are seven now."
+    assert candidates("How many work on Orion?", memory) == ["seven"]
+    assert candidates("How many additional people work on Orion?", memory) == ["Two", "3", "seven"]
 
 
 def test_a_question_asked_before_adds_nothing() -> None:

@@ -75,6 +75,10 @@ _CHANGED = linear(
 """Words by which a statement says that something is not as before."""
 _CHANGED_ALIKE = 0.3
 """Cosine similarity from which such a statement replaces an older one."""
+_CHANGED_NEAR = 0.45
+"""Cosine similarity to an older one from which such a statement is looked for that recall did not find."""
+_NEWER = 10
+"""How many memories nearest to the older one are looked at for that."""
 _ASKED_BEFORE = 0.1
 """Gain in cosine similarity to the question from which a newer memory is the question itself, asked before in a form
 that `_mindful.asks` does not know. A statement that replaces another resembles the question about as much."""
@@ -85,6 +89,8 @@ _QUOTED = 0.3
 _MOST_QUOTED = 2
 _SEVERAL = linear(r"(?<!\bwhen )\b(?:are|were|both|all|which of|names of|list)\b", IGNORECASE)
 """Forms of questions that ask for more than one thing, so that no statement replaces another."""
+_PAST = linear(r"\b(?:did|was|were|had|used to|previous(?:ly)?|former(?:ly)?)\b", IGNORECASE)
+"""Forms of questions for what may have changed since."""
 _PHRASE = linear(r"^\W*(?:and )?(?:the|my|our)\b[^?]{1,80}\?\W*$", IGNORECASE)
 """A question without a verb: "The code of the safe?"."""
 _TELLS_NAME = linear(r"\b(?:your (?:\w+ )?name is|you are|you're|call(?:ed)? you|you go by) (.*)", IGNORECASE)
@@ -332,6 +338,27 @@ def _common(bearing: Bearing) -> Common:
     )
 
 
+def later_changes(
+    db: Database, bearing: Bearing, embedder: FoundEmbedder, session_id: str | None
+) -> list[Row]:
+    """Return statements of a change that are newer than the memory that answers best, and like it.
+
+    Such a statement may have no word of the question: "We've left Graz for Vienna." for "Where do we live?".
+    """
+    if not bearing.own or not bearing.answering:
+        return []
+    if _SEVERAL.search(bearing.question) or _PAST.search(bearing.question):
+        return []
+    found = Stored(db, embedder).newer(bearing.answering[0], session_id, _NEWER, _CHANGED_NEAR)
+    return [
+        row
+        for row in found
+        if len(row["content"]) <= LONGEST
+        and _CHANGED.search(row["content"])
+        and candidates(bearing.question, row["content"])
+    ]
+
+
 def outdated(db: Database, bearing: Bearing, rows: Sequence[Row]) -> dict[int, int]:
     """Return the memories that a newer one replaces, and which: both are alike and have the same words of the question.
 
@@ -362,7 +389,7 @@ def _replaces(bearing: Bearing, new: Row, old: Row, nearness: float) -> bool:
     if nearness < _CHANGED_ALIKE:
         return False
     if _CHANGED.search(new["content"]) and (told := candidates(bearing.question, new["content"])):
-        return _changes(bearing, new, old, told)
+        return _changes(bearing, new, old, told, nearness)
     return (
         bearing.beyond[new["id"]] == bearing.beyond[old["id"]]
         and bearing.has_subject(old["id"])
@@ -371,7 +398,7 @@ def _replaces(bearing: Bearing, new: Row, old: Row, nearness: float) -> bool:
     )
 
 
-def _changes(bearing: Bearing, new: Row, old: Row, told: Collection[str]) -> bool:
+def _changes(bearing: Bearing, new: Row, old: Row, told: Collection[str], nearness: float) -> bool:
     """Return whether a statement of a change is about the person or thing of an older one and of the question.
 
     A statement with half of the words, and none of the nouns, may be about it: "an extension for the report" for the
@@ -382,7 +409,9 @@ def _changes(bearing: Bearing, new: Row, old: Row, told: Collection[str]) -> boo
     names = _parts(bearing.names(old["id"]))
     of_old, of_new = _parts([bearing.held[old["id"]]]), _parts([bearing.held[new["id"]]])
     is_alike = len((of_old - names) & of_new) * 2 >= max(len(of_old - names), 1)
-    if not is_alike and not set(telling(question, old["content"])) & set(told):
+    of_self = _SELF.search(question) is not None and _SELF.search(content) is not None
+    is_same = set(telling(question, old["content"])) & set(told) or (of_self and nearness >= _ALIKE)
+    if not is_alike and not is_same:
         return False
     of_new -= _parts(_OWNER.findall(content))
     if names - of_new:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -414,17 +415,17 @@ class _Composer:
         rows = [row for row in self._considered if row["role"] not in OWN][:most]
         known = (*rows, *self._reading.turns[:_WEIGHED], *self._reading.core)
         contents = {row["id"]: row["content"] for row in known}
-        found = bearing.weigh(self._db, message, embedder, vector, contents)
+        weigh = partial(bearing.weigh, self._db, message, embedder, vector)
+        found = weigh(contents)
         kept = [
             row
             for row in kept
             if found.says_anything(row["id"]) and found.concerns(row["id"], row["similarity"] is not None)
         ]
-        gone = bearing.outdated(self._db, found, kept[:most])
-        self._bearing = found = found.replaced(gone)
+        found, kept = self._newest(found, kept, most, embedder, weigh)
+        self._bearing = found
         if bridged := self._bridged(found, embedder, most):
             return [row for row in bridged if row["id"] not in shown]
-        kept = [row for row in kept if row["id"] not in gone]
         if kind_of(found.question) != "other":  # else too much passes for an answer to leave the rest out
             kept = [row for row in kept if row["id"] in found.answering] or kept
         best = max((row["score"] for row in kept), default=1) or 1
@@ -439,6 +440,26 @@ class _Composer:
             ),
         )
         return found.newest_first(rest)
+
+    def _newest(
+        self,
+        found: Bearing,
+        kept: list[Row],
+        most: int,
+        embedder: FoundEmbedder,
+        weigh: Callable[[dict[int, str]], Bearing],
+    ) -> tuple[Bearing, list[Row]]:
+        """Leave out memories that newer ones replace, and add such newer ones as recall did not find."""
+        found = found.replaced(bearing.outdated(self._db, found, kept[:most]))
+        present = {row["id"] for row in kept}
+        later = bearing.later_changes(self._db, found, embedder, self._reading.session_id)
+        if later := [row for row in later if row["id"] not in present]:
+            then = weigh(found.contents | {row["id"]: row["content"] for row in later})
+            gone = bearing.outdated(self._db, then, [*later, *kept[:most]])
+            if used := [row for row in later if row["id"] in gone.values()]:
+                best = max((row["score"] for row in kept), default=0.0)
+                found, kept = then.replaced(gone), [*({**row, "score": best} for row in used), *kept]
+        return found, [row for row in kept if row["id"] not in found.outdated]
 
     def part(
         self,

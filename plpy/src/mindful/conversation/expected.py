@@ -104,6 +104,10 @@ _DATED = linear(
 )
 """A date or a clock time. Its number is not a count."""
 _COUNTS = linear(r"\bhow (?:many|much)\b", IGNORECASE)
+_MORE = "more|fewer|less|extra|additional|further"
+_ADDED = linear(rf"\b(?:\d+|{_NUMBERS}) (?:{_MORE})\b(?! than)|\banother (?:\d+|{_NUMBERS})\b", IGNORECASE)
+"""A number that is added to another one. It is the count only where that is asked: "How many more are coming?"."""
+_ASKS_ADDED = linear(rf"\b(?:{_MORE}|another)\b", IGNORECASE)
 _PLACED = linear(
     r"\b(?:in|at|on|under|to|from|behind|near|with|into|inside|above|below|beside|beneath|between|around|by|via|next|"
     r"over|outside|opposite)\b",
@@ -174,6 +178,7 @@ def _candidates(question: str, kind: str, known: _Known, memory: str) -> list[st
         memory = _AMOUNT.sub(" ", memory)
     elif kind == "number" and _COUNTS.search(question):
         memory = _DATED.sub(" ", memory)
+        memory = memory if _ASKS_ADDED.search(question) else _ADDED.sub(" ", memory)
     found = [word for word in _WORD.findall(memory) if word not in known]
     if kind == "time":
         hours = set(_HOUR.findall(memory))

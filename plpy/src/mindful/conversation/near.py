@@ -24,7 +24,7 @@ class Stored:
     """Memories, by their stored words and vectors."""
 
     def __init__(self, db: Database, embedder: FoundEmbedder) -> None:
-        self._db, self._table = db, embedder.relation
+        self._db, self._embedder, self._table = db, embedder.name, embedder.relation
 
     def compared(self, question: str, vector: str, ids: Sequence[int]) -> Sequence[Row]:
         """Compare words and meanings."""
@@ -63,6 +63,27 @@ class Stored:
             (list(ids), [places[vector] for vector in vectors], list(places)),
         )
         return [row["similarity"] for row in rows]
+
+    def newer(self, memory: int, session_id: str | None, most: int, least: float) -> Sequence[Row]:
+        """Return statements that are newer than a memory and alike, of the `most` nearest to it."""
+        return self._db.rows(
+            f"""select m.id, m.content, m.kind, m.role, extract(epoch from m.created_at) as said_at, d.similarity,
+                    null::double precision as bm25
+                from mindful.memory o
+                join mindful.{self._table} e on e.tenant = o.tenant and e.id = o.id
+                cross join lateral _mindful.recall_dense(
+                    _mindful.vector(e.embedding::text), $2, $3, _mindful.chat_filter($4)
+                ) d
+                cross join lateral (
+                    select m.* from mindful.memory m
+                    where m.tenant = (select _mindful.tenant()) and m.id = d.id and d.similarity >= $5
+                        and (m.created_at, m.id) > (o.created_at, o.id)
+                    offset 0
+                ) m
+                where o.tenant = (select _mindful.tenant()) and o.id = $1""",
+            ("bigint", "text", "integer", "uuid", "double precision"),
+            (memory, self._embedder, most, session_id, least),
+        )
 
 
 class Given:
