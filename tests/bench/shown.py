@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     with psycopg.connect(os.environ["MINDFUL_DSN"]) as db:
-        if db.execute("select from pg_roles where rolname = %s", (ROLE,)).fetchone() is None:
+        if db.execute("select 1 from pg_roles where rolname = %s", (ROLE,)).fetchone() is None:
             db.execute(f"create role {ROLE}")
         db.execute(f"grant mindful_user to {ROLE}")
         db.execute("set local search_path = public, mindful")

@@ -126,11 +126,23 @@ def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def load(db: psycopg.Connection, made: Sequence[Tenant], corpus: Corpus, vector_type: str = "vector") -> None:
-    """Fill a database with rows and then their words, whose counts are written last. What is complete stays."""
+    """Fill a database with rows and their words."""
+    load_rows(db, made, corpus, vector_type)
+    load_words(db, made)
+
+
+def load_rows(db: psycopg.Connection, made: Sequence[Tenant], corpus: Corpus, vector_type: str) -> None:
+    """Fill a database with memories and embeddings, unless all are there."""
     rows = sum(tenant.size for tenant in made)
-    db.execute("set row_security = off")
+    db.execute("set row_security = off")  # as a restore has it: no trigger makes the embeddings' table
     if not _has(db, f"mindful.memory_embedding_{EMBEDDER}", rows):
         _fill(db, made, corpus, rows, vector_type)
+    db.execute("reset row_security")
+
+
+def load_words(db: psycopg.Connection, made: Sequence[Tenant]) -> None:
+    """Write the memories' words, and last their counts, unless these are there."""
+    db.execute("set row_security = off")
     if not _has(db, "mindful.memory_count", len(made)):
         _index(db)
     db.execute("reset row_security")

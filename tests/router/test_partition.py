@@ -276,6 +276,13 @@ def test_an_init_that_fails_leaves_no_database(own: Routed) -> None:
         assert {name for name in databases(own) if name.startswith("init_")} == {"init_1"}
 
 
+def test_a_router_with_a_map_is_not_made_again(own: Routed) -> None:
+    before = databases(own)
+    with pytest.raises(MindfulError, match="this router has a map"):
+        change.init(own.servers, [own.cluster.dsn()], 2, f"{own.prefix}again_", tell=lambda _: None)
+    assert databases(own) == before
+
+
 def test_functions_of_a_new_router_are_called_without_their_schema(own: Routed) -> None:
     with own.cluster.database() as router:
         own.connect().execute(f"alter database {router} reset search_path".encode())

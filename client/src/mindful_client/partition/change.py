@@ -60,7 +60,7 @@ def init(
     with connected(servers.router) as router, ExitStack() as undo:
         _extend(router, "mindful_router")
         with changing(servers.router):
-            if router.execute("select from mindful.partition_map").fetchone():
+            if router.execute("select 1 from mindful.partition_map").fetchone():
                 raise NotReadyError(
                     "this router has a map", sqlstate="55000", hint="Use mindful partition move or split."
                 )
