@@ -256,7 +256,8 @@ def nearest_of_all(db: psycopg.Connection, asked: Sequence[Query]) -> dict[str, 
             for at, name in enumerate(FILTERS):
                 passes = rows["passes"]["is"][:, at]
                 ids = np.tile(rows["id"][passes].astype(np.int64), (len(own), 1))
-                best[name] = _first(*map(np.hstack, zip(best[name], (cosines[:, passes], ids), strict=True)))
+                before = best[name]
+                best[name] = _first(np.hstack([before[0], cosines[:, passes]]), np.hstack([before[1], ids]))
         for name in FILTERS:
             for at, ids_of_one in zip(own, best[name][1], strict=True):
                 found[name][at] = {int(id_) for id_ in ids_of_one}
