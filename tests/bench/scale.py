@@ -8,7 +8,6 @@ With --keep the one tenant's database stays, and the next run begins where this 
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -23,24 +22,14 @@ from typing import Any
 import likeness
 import numpy as np
 import psycopg
-from numpy.typing import NDArray
+from nearest import Query, nearest_of_all
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from synthetic import EMBEDDER, Corpus, NestedCorpus, Tenant, load, load_rows, load_words, tenants
+from synthetic import EMBEDDER, TABLE, Corpus, NestedCorpus, Tenant, load, load_rows, load_words, tenants
 
 K = 10
 DATABASE = "mindful_bench_scale"
 ROLE = "mindful_bench"
-TABLE = f"memory_embedding_{EMBEDDER}"
-
-
-@dataclass(frozen=True)
-class Query:
-    """Some words of a memory, and a vector near its own."""
-
-    tenant: str
-    text: str
-    vector: str
 
 
 @dataclass
@@ -219,6 +208,9 @@ FILTERS = {
 }
 
 
+CONDITIONS = {name: condition for name, (_, condition) in FILTERS.items()}
+
+
 def agreement(
     user: psycopg.Connection, nearest: Mapping[str, Sequence[set[int]]], asked: Sequence[Query]
 ) -> str:
@@ -236,70 +228,6 @@ def agreement(
                 shares.append(len({id_ for (id_,) in ours} & exact) / len(exact))
         found.append(f"{statistics.fmean(shares):.3f}")
     return " / ".join(found)
-
-
-def nearest_of_all(db: psycopg.Connection, asked: Sequence[Query]) -> dict[str, list[set[int]]]:
-    """Find each query's nearest memories by filter, comparing it with every one of its tenant.
-
-    All queries of a tenant share a pass over its rows: alone, each of ten million took half a minute.
-    """
-    found: dict[str, list[set[int]]] = {name: [set() for _ in asked] for name in FILTERS}
-    for tenant in {query.tenant for query in asked}:
-        own = [at for at, query in enumerate(asked) if query.tenant == tenant]
-        vectors = np.array([json.loads(asked[at].vector) for at in own], dtype=np.float32)
-        best = {
-            name: (np.empty((len(own), 0), np.float32), np.empty((len(own), 0), np.int64)) for name in FILTERS
-        }
-        for rows in _rows(db, tenant, vectors.shape[1]):
-            embeddings = rows["embedding"].astype(np.float32)
-            cosines = vectors @ (embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)).T
-            for at, name in enumerate(FILTERS):
-                passes = rows["passes"]["is"][:, at]
-                ids = np.tile(rows["id"][passes].astype(np.int64), (len(own), 1))
-                before = best[name]
-                best[name] = _first(np.hstack([before[0], cosines[:, passes]]), np.hstack([before[1], ids]))
-        for name in FILTERS:
-            for at, ids_of_one in zip(own, best[name][1], strict=True):
-                found[name][at] = {int(id_) for id_ in ids_of_one}
-    return found
-
-
-def _first(
-    scores: NDArray[np.float32], ids: NDArray[np.int64]
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Keep the K ids with the highest scores of each row."""
-    if scores.shape[1] <= K:
-        return scores, ids
-    kept = np.argpartition(-scores, K, axis=1)[:, :K]
-    return np.take_along_axis(scores, kept, 1), np.take_along_axis(ids, kept, 1)
-
-
-def _rows(db: psycopg.Connection, tenant: str, dims: int) -> Iterator[NDArray[Any]]:
-    """Read a tenant's ids and embeddings, and which filters they pass, as COPY's binary format has them."""
-    half = db.execute(f"select pg_typeof(embedding)::text ~ 'halfvec' from {TABLE} limit 1").fetchone()
-    row = np.dtype(
-        [
-            *(("fields", ">i2"), ("id_size", ">i4"), ("id", ">i8"), ("size", ">i4"), ("head", ">i4")),
-            ("embedding", ">f2" if half == (True,) else ">f4", (dims,)),
-            ("passes", [("size", ">i4"), ("is", "?")], (len(FILTERS),)),
-        ]
-    )
-    conditions = ", ".join(condition for _, condition in FILTERS.values())
-    statement = f"""copy (select e.id, e.embedding, {conditions} from {TABLE} e join memory m using (tenant, id)
-        where e.tenant = '{tenant}') to stdout (format binary)"""
-    head, rest = 19, bytearray()
-    with db.cursor().copy(statement.encode()) as copy:
-        for part in copy:
-            rest += part
-            if len(rest) > head + _AT_ONCE * row.itemsize:
-                yield np.frombuffer(bytes(rest[head : head + _AT_ONCE * row.itemsize]), row)
-                del rest[: head + _AT_ONCE * row.itemsize]
-                head = 0
-    yield np.frombuffer(bytes(rest[head:-2]), row)
-
-
-_AT_ONCE = 20_000
-"""Rows that are compared at once."""
 
 
 def breadths(db: psycopg.Connection, nearest: Sequence[set[int]], asked: Sequence[Query]) -> str:
@@ -351,7 +279,7 @@ def size(dsn: str, rows: int, dims: int, count: int) -> tuple[list[str], list[st
             recall, nearest = times["recall"], times["nearest"]
             processor = statistics.median(recall.processor) / statistics.median(nearest.processor)
             shown = [f"{t.p50:.2f} / {t.p99:.2f}" for t in times.values()]
-            exact = agreement(user, nearest_of_all(db, asked[:50]), asked[:50])
+            exact = agreement(user, nearest_of_all(db, asked[:50], CONDITIONS, K), asked[:50])
             lines.append(
                 f"| {rows:,} | {name} | {' | '.join(shown)} | **{recall.p50 / nearest.p50:.2f}** | {processor:.2f} "
                 f"| {exact} "
@@ -392,7 +320,7 @@ def one_tenant(dsn: str, rows: int, dims: int, count: int, vector_type: str, kee
         memory = user.execute("select private_bytes / 1e6 from mindful_status()").fetchone()
         assert memory
         _progress("comparing with all")
-        every = nearest_of_all(db, asked[:50])
+        every = nearest_of_all(db, asked[:50], CONDITIONS, K)
         exact = agreement(user, every, asked[:50])
         _progress(f"HNSW alone by hnsw.ef_search: {breadths(db, every['tenant'], asked[:50])}")
         shown = [f"{t.p50:.2f} / {t.p99:.2f}" for t in times.values()]

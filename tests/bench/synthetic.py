@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 EMBEDDER = "synthetic"
+TABLE = f"memory_embedding_{EMBEDDER}"
 _WORDS = 50_000
 _TOPICS = 500
 _TURNS = 30
@@ -135,7 +136,7 @@ def load_rows(db: psycopg.Connection, made: Sequence[Tenant], corpus: Corpus, ve
     """Fill a database with memories and embeddings, unless all are there."""
     rows = sum(tenant.size for tenant in made)
     db.execute("set row_security = off")  # as a restore has it: no trigger makes the embeddings' table
-    if not _has(db, f"mindful.memory_embedding_{EMBEDDER}", rows):
+    if not _has(db, f"mindful.{TABLE}", rows):
         _fill(db, made, corpus, rows, vector_type)
     db.execute("reset row_security")
 
@@ -187,7 +188,7 @@ def _copy(db: psycopg.Connection, made: Sequence[Tenant], corpus: Corpus, rows: 
         db.execute(_MEMORIES)
         with db.cursor().copy(
             sql.SQL("copy {} (tenant, id, content_hash, embedding) from stdin (format binary)").format(
-                sql.Identifier("mindful", f"memory_embedding_{EMBEDDER}")
+                sql.Identifier("mindful", TABLE)
             )
         ) as copy:
             vectors = corpus.vectors(count)
@@ -223,6 +224,10 @@ _MEMORIES = f"""
     from placed p"""
 
 
+COPY_HEAD, COPY_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
+"""What stands around the rows in COPY's binary format."""
+
+
 def _binary(
     names: NDArray[np.str_], first: int, texts: Sequence[str], vectors: NDArray[np.float32], number: str
 ) -> Iterator[bytes]:
@@ -247,9 +252,9 @@ def _binary(
     rows["id_size"], rows["id"] = 8, np.arange(first, first + len(texts))
     rows["hash_size"], rows["hash"] = 32, [hashlib.md5(text.encode()).hexdigest() for text in texts]
     rows["vector_size"], rows["dims"], rows["vector"] = 4 + row["vector"].itemsize, dims, vectors
-    yield b"PGCOPY\n\xff\r\n\0" + bytes(8)
+    yield COPY_HEAD
     yield rows.tobytes()
-    yield b"\xff\xff"
+    yield COPY_END
 
 
 def _index(db: psycopg.Connection) -> None:
@@ -267,4 +272,4 @@ def _index(db: psycopg.Connection) -> None:
            select tenant, count(*), sum(_mindful.length(content)) from memory group by tenant"""
     )
     db.execute("vacuum analyze memory, memory_term, session")
-    db.execute(sql.SQL("vacuum analyze {}").format(sql.Identifier(f"memory_embedding_{EMBEDDER}")))
+    db.execute(sql.SQL("vacuum analyze {}").format(sql.Identifier(TABLE)))

@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -109,6 +110,9 @@ def test_a_client_remembers_through_a_stop_and_a_kill(container: str) -> None:
 @pytest.fixture
 def routed() -> Iterator[str]:
     """A router of compose's servers, made by the steps of the page. Value: the environment of its commands."""
+    assert not run("docker", "volume", "ls", "-q", "--filter", "name=^mindful_"), (
+        "there is such a router already"
+    )
     up, enter, environment, *steps = page_commands("docs/scale-out.md", "docker compose")
     try:
         run("bash", "-c", up)
@@ -125,14 +129,21 @@ def routed() -> Iterator[str]:
         run(*COMPOSE, "down", "--volumes")
 
 
+@contextmanager
+def shop(tenant: str) -> Iterator[psycopg.Connection]:
+    """Connect through PgBouncer and the router, in a transaction of the tenant."""
+    with psycopg.connect(
+        "host=127.0.0.1 port=6432 dbname=mindful user=shop password=sesame sslmode=require"
+    ) as db:
+        db.execute("select tenant_set(%s)", (tenant,))
+        yield db
+
+
 def tenants_that_recall() -> dict[str, str]:
     """Recall as each tenant through PgBouncer and the router: the found text, or the error's SQLSTATE."""
     found = {}
     for tenant in TENANTS:
-        with psycopg.connect(
-            "host=127.0.0.1 port=6432 dbname=mindful user=shop password=sesame sslmode=require"
-        ) as db:
-            db.execute("select tenant_set(%s)", (tenant,))
+        with shop(tenant) as db:
             try:
                 found[tenant] = one(
                     db, "select content from memory_recall('What is the code of the gate?', 1)"
@@ -145,10 +156,7 @@ def tenants_that_recall() -> dict[str, str]:
 def test_the_composed_router(routed: str) -> None:
     texts = {tenant: f"The code of the gate of {tenant} is {2000 + n}." for n, tenant in enumerate(TENANTS)}
     for tenant, text in texts.items():
-        with psycopg.connect(
-            "host=127.0.0.1 port=6432 dbname=mindful user=shop password=sesame sslmode=require"
-        ) as db:
-            db.execute("select tenant_set(%s)", (tenant,))
+        with shop(tenant) as db:
             one(db, "select memory_insert(%s)", text)
     assert tenants_that_recall() == texts
     run(*COMPOSE, "kill", "b")

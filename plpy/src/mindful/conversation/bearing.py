@@ -108,7 +108,7 @@ _FRAME = linear(
 _OWNER = linear(
     r"\b(?:(?i:my|our|his|her|their) \w+|[A-Z]\w+)['\u2019]s\b(?! (?:in|at|on|a|an|the|now|to)\b)"
 )
-"""Owners in possessive form. What is told of "Lena's husband" is not told of Lena."""
+"""Possessives: "Lena's" of "Lena's husband". A statement about the husband is not about Lena."""
 _SELF = linear(r"\b(?:i|we)\b", IGNORECASE)
 _OWNED = linear(r"\b(?:my|our) (?:new |old )?([^\W\d]+)", IGNORECASE)
 
@@ -345,18 +345,16 @@ def later_changes(
 
     Such a statement may have no word of the question: "We've left Graz for Vienna." for "Where do we live?".
     """
-    if not bearing.own or not bearing.answering:
-        return []
-    if _SEVERAL.search(bearing.question) or _PAST.search(bearing.question):
+    is_present = not _SEVERAL.search(bearing.question) and not _PAST.search(bearing.question)
+    if not (bearing.own and bearing.answering and is_present):
         return []
     found = Stored(db, embedder).newer(bearing.answering[0], session_id, _NEWER, _CHANGED_NEAR)
-    return [
-        row
-        for row in found
-        if len(row["content"]) <= LONGEST
-        and _CHANGED.search(row["content"])
-        and candidates(bearing.question, row["content"])
-    ]
+    return [row for row in found if len(row["content"]) <= LONGEST and _changed_to(bearing, row)]
+
+
+def _changed_to(bearing: Bearing, row: Row) -> list[str]:
+    """Return the words of a statement of a change that may answer the question."""
+    return candidates(bearing.question, row["content"]) if _CHANGED.search(row["content"]) else []
 
 
 def outdated(db: Database, bearing: Bearing, rows: Sequence[Row]) -> dict[int, int]:
@@ -388,7 +386,7 @@ def outdated(db: Database, bearing: Bearing, rows: Sequence[Row]) -> dict[int, i
 def _replaces(bearing: Bearing, new: Row, old: Row, nearness: float) -> bool:
     if nearness < _CHANGED_ALIKE:
         return False
-    if _CHANGED.search(new["content"]) and (told := candidates(bearing.question, new["content"])):
+    if told := _changed_to(bearing, new):
         return _changes(bearing, new, old, told, nearness)
     return (
         bearing.beyond[new["id"]] == bearing.beyond[old["id"]]
