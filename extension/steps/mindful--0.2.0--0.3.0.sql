@@ -127,6 +127,7 @@ drop function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, int
 -- include sql/memory/candidate.sql _mindful.recall_admits
 -- include sql/memory/candidate.sql _mindful.recall_nearest
 -- include sql/memory/candidate.sql _mindful.recall_nearest_broad
+-- include sql/memory/candidate.sql _mindful.recall_nearest_broadest
 -- include sql/memory/candidate.sql _mindful.recall_dense
 -- include sql/memory/score.sql _mindful.ends_asking
 -- include sql/memory/score.sql _mindful.recall_prior

@@ -138,7 +138,8 @@ end
 $$;
 comment on function _mindful.recall_hidden(timestamptz) is 'How many memories are not valid at a time, counted up to about a hundred.';
 
-create function _mindful.recall_nearest(embedding vector, embedder text, candidates integer, filter recall_filter)
+-- The planner does not know how many memories a tenant has, and would read all ten million for a filter that a fifth pass.
+create function _mindful.recall_nearest(embedding vector, embedder text, candidates integer, filter recall_filter, by_index boolean)
 returns table (id bigint, similarity double precision)
 language plpgsql stable parallel restricted security invoker rows 70
 set search_path = pg_catalog, mindful, pg_temp
@@ -149,25 +150,29 @@ set jit = off
 as $$
 declare
     vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
+    admitted text := 'mindful.memory m where m.tenant = e.tenant and m.id = e.id and _mindful.recall_admits($3, m)';
 begin
     -- The tenant as a constant: an index of its own is found by it. Memory is read only where it decides.
     return query execute format('
         select n.id, 1 - n.distance
         from (
-            select e.id, e.embedding operator(%1$s.<=>) $1 as distance
+            select e.id, (e.embedding operator(%1$s.<=>) $1) %5$s as distance
             from mindful.%2$I e %4$s
             where e.tenant = %3$L
             order by distance
             limit $2
         ) n', vector_schema, _mindful.embedding_table(embedder), _mindful.tenant(),
-        case when not filter is null then
-            'join mindful.memory m on m.tenant = e.tenant and m.id = e.id and _mindful.recall_admits($3, m)'
-        end)
+        case
+            when filter is null then ''
+            when by_index then format('cross join lateral (select from %s offset 0) m', admitted)
+            else 'join ' || replace(admitted, ' where ', ' on ')
+        end,
+        case when not by_index then '+ 0' end)  -- no index gives this order
     using embedding, candidates, filter;
 end
 $$;
-comment on function _mindful.recall_nearest(vector, text, integer, recall_filter) is
-'The memories whose embeddings are nearest to the query''s, by cosine similarity: exactly, or by the tenant''s HNSW index where it has one, which gives them nearly in order. The caller sets hnsw.ef_search.';
+comment on function _mindful.recall_nearest(vector, text, integer, recall_filter, boolean) is
+'The memories whose embeddings are nearest to the query''s, by cosine similarity. by_index: by the tenant''s HNSW index where it has one, which gives them nearly in order, and fewer than asked for if none of the 200,000 nearest pass the filter. Else exactly. The caller sets hnsw.ef_search.';
 
 create function _mindful.recall_nearest_broad(embedding vector, embedder text, candidates integer, filter recall_filter)
 returns table (id bigint, similarity double precision)
@@ -176,11 +181,24 @@ set search_path = pg_catalog, mindful, pg_temp
 set hnsw.ef_search = 300
 as $$
 begin
-    return query select n.id, n.similarity from _mindful.recall_nearest(embedding, embedder, candidates, filter) n;
+    return query select n.id, n.similarity from _mindful.recall_nearest(embedding, embedder, candidates, filter, true) n;
 end
 $$;
 comment on function _mindful.recall_nearest_broad(vector, text, integer, recall_filter) is
-'recall_nearest with three times the breadth: more of the nearest are found in a large index, in more time.';
+'recall_nearest by the index with three times the breadth: more of the nearest are found in a large index, in more time.';
+
+create function _mindful.recall_nearest_broadest(embedding vector, embedder text, candidates integer, filter recall_filter)
+returns table (id bigint, similarity double precision)
+language plpgsql stable parallel restricted security invoker rows 70
+set search_path = pg_catalog, mindful, pg_temp
+set hnsw.ef_search = 1000
+as $$
+begin
+    return query select n.id, n.similarity from _mindful.recall_nearest(embedding, embedder, candidates, filter, true) n;
+end
+$$;
+comment on function _mindful.recall_nearest_broadest(vector, text, integer, recall_filter) is
+'recall_nearest by the index with ten times the breadth: more of the nearest are found in a large index, in more time.';
 
 -- set_config() would choose the breadth in one function, but raises an error under a parallel plan.
 create function _mindful.recall_dense(embedding vector, embedder text, candidates integer, filter recall_filter)
@@ -189,18 +207,35 @@ language plpgsql stable parallel restricted security invoker rows 70
 set search_path = pg_catalog, mindful, pg_temp
 set hnsw.ef_search = 100
 as $$
+#variable_conflict use_column
+declare
+    total bigint := (select t.memories from _mindful.memory_total() t);
+    -- Indexes lead to the memories of a session or a source. Of few memories exact distances take less.
+    by_index boolean := filter is null or (total > 10000 and (filter).session_id is null and (filter).source is null);
+    ids bigint[];
+    similarities double precision[];
 begin
     if embedding is null then  -- full text alone, then
         return;
-    elsif (select t.memories from _mindful.memory_total() t) > 250000 then
-        return query select n.id, n.similarity from _mindful.recall_nearest_broad(embedding, embedder, candidates, filter) n;
+    elsif by_index and total > 2000000 then
+        select array_agg(n.id), array_agg(n.similarity) into ids, similarities
+        from _mindful.recall_nearest_broadest(embedding, embedder, candidates, filter) n;
+    elsif by_index and total > 250000 then
+        select array_agg(n.id), array_agg(n.similarity) into ids, similarities
+        from _mindful.recall_nearest_broad(embedding, embedder, candidates, filter) n;
     else
-        return query select n.id, n.similarity from _mindful.recall_nearest(embedding, embedder, candidates, filter) n;
+        select array_agg(n.id), array_agg(n.similarity) into ids, similarities
+        from _mindful.recall_nearest(embedding, embedder, candidates, filter, by_index) n;
     end if;
+    if by_index and not (filter is null) and coalesce(cardinality(ids), 0) < candidates then  -- few pass the filter
+        select array_agg(n.id), array_agg(n.similarity) into ids, similarities
+        from _mindful.recall_nearest(embedding, embedder, candidates, filter, false) n;
+    end if;
+    return query select n.id, n.similarity from unnest(ids, similarities) n (id, similarity);
 end
 $$;
 comment on function _mindful.recall_dense(vector, text, integer, recall_filter) is
-'The memories whose embeddings are nearest to the query''s, by recall_nearest, or by recall_nearest_broad for a tenant with more than 250,000 memories. None if embedding is NULL.';
+'The memories whose embeddings are nearest to the query''s. With more than 10,000 memories of the tenant its index is asked, from 250,000 and 2 million on more broadly. All that pass the filter are compared if the tenant has fewer memories, if the filter has a session or a source, or if the index found too few. None if embedding is NULL.';
 
 create function _mindful.recall_terms(query text)
 returns table (lexeme text, holders bigint, idf double precision, mean_length double precision)
