@@ -206,12 +206,19 @@ returns table (id bigint, similarity double precision)
 language plpgsql stable parallel restricted security invoker rows 70
 set search_path = pg_catalog, mindful, pg_temp
 set hnsw.ef_search = 100
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
+    own_tenant text := _mindful.tenant();
     total bigint := (select t.memories from _mindful.memory_total() t);
-    -- Indexes lead to the memories of a session or a source. Of few memories exact distances take less.
-    by_index boolean := filter is null or (total > 10000 and (filter).session_id is null and (filter).source is null);
+    -- Of few memories exact distances take less. Indexes lead to those of a session or a source.
+    by_index boolean := filter is null or total > 10000 and 10000 < case
+        when (filter).session_id is not null then (select count(*) from (
+            select from mindful.memory m where m.tenant = own_tenant and m.session_id = (filter).session_id limit 10001) m)
+        when (filter).source is not null then (select count(*) from (
+            select from mindful.memory m where m.tenant = own_tenant and m.source = (filter).source limit 10001) m)
+        else total end;
     ids bigint[];
     similarities double precision[];
 begin
@@ -235,7 +242,7 @@ begin
 end
 $$;
 comment on function _mindful.recall_dense(vector, text, integer, recall_filter) is
-'The memories whose embeddings are nearest to the query''s. With more than 10,000 memories of the tenant its index is asked, from 250,000 and 2 million on more broadly. All that pass the filter are compared if the tenant has fewer memories, if the filter has a session or a source, or if the index found too few. None if embedding is NULL.';
+'The memories whose embeddings are nearest to the query''s. With more than 10,000 memories of the tenant its index is asked, from 250,000 and 2 million on more broadly. All that pass the filter are compared if the tenant, the session or the source has fewer memories, or if the index found too few. None if embedding is NULL.';
 
 create function _mindful.recall_terms(query text)
 returns table (lexeme text, holders bigint, idf double precision, mean_length double precision)
