@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mindful.conversation.bearing import Bearing, _scores, invents, later_changes, outdated
+from mindful.conversation.bearing import Bearing, _scores, invents
 from mindful.conversation.near import Stored
 from mindful.core.ports import Row
 from unit.fakes import FakeDatabase
@@ -18,8 +18,6 @@ def row(number: int, content: str, **changed: Any) -> Row:
 
 
 OFFICE = [row(1, "The office is in Berlin."), row(2, "The office is in Graz.")]
-HOURS = [row(1, "Offices open at 9:00."), row(2, "Offices open at 8:30.")]
-MOVED = [OFFICE[0], row(2, "The office has moved to Graz.")]
 
 
 def bearing(question: str, held: dict[int, str], lacked: dict[int, str] | None = None) -> Bearing:
@@ -40,144 +38,6 @@ def bearing(question: str, held: dict[int, str], lacked: dict[int, str] | None =
 )
 def test_names_and_numbers_of_a_reply_are_those_of_its_sources(reply: str, expected: bool) -> None:
     assert invents(reply, ["How tall is Samuel?", "Samuel moved to Leeds at 14:15."]) is expected
-
-
-@pytest.mark.parametrize(
-    ("question", "rows", "held", "nearness", "expected"),
-    [
-        ("Where is the office?", OFFICE, {1: "office?", 2: "office?"}, 0.7, {1: 2}),
-        ("Where is the office?", OFFICE, {1: "office?", 2: "office?"}, 0.5, {}),
-        ("Where is the office?", MOVED, {1: "office?", 2: "office?"}, 0.5, {1: 2}),
-        ("Where is the office?", MOVED, {1: "office?", 2: "office?"}, 0.2, {}),
-        ("When does the office open?", MOVED, {1: "office?", 2: "office?"}, 0.5, {}),
-        ("Where are the offices?", OFFICE, {1: "offices?", 2: "offices?"}, 0.7, {}),
-        ("When are offices open?", HOURS, {1: "offices", 2: "offices"}, 0.7, {1: 2}),
-        ("What does our Olga do?", OFFICE, {1: "Olga", 2: "Olga"}, 0.7, {}),
-    ],
-)
-def test_a_newer_statement_of_the_same_replaces_an_older_one(
-    question: str, rows: list[Row], held: dict[int, str], nearness: float, expected: dict[int, int]
-) -> None:
-    db = FakeDatabase({"recall_nearness": [{"found": [1, nearness, nearness, 1]}]})
-    assert outdated(db, bearing(question, held), rows) == expected
-
-
-BANK = [row(1, "I have an account with Sparda."), row(2, "Sparda was slow, so I switched to Revolut.")]
-
-
-@pytest.mark.parametrize(
-    ("newer", "expected"),
-    [
-        (BANK[1], {1: 2}),
-        (row(2, "Sparda was slow, so I wrote to Revolut."), {}),
-        (row(2, "I switched to Revolut."), {}),
-    ],
-)
-def test_a_change_from_what_an_older_statement_gives_replaces_it(
-    newer: Row, expected: dict[int, int]
-) -> None:
-    found = bearing("Who has my account?", {1: "account", 2: ""}, {1: "", 2: "account"})
-    db = FakeDatabase({"recall_nearness": [{"found": [1, 0.5, 0.5, 1]}]})
-    assert outdated(db, found, [BANK[0], newer]) == expected
-
-
-@pytest.mark.parametrize(
-    ("question", "older", "newer", "held", "expected"),
-    [
-        (
-            *("Where does Lena work?", "Lena works at Bosch.", "Lena left Bosch, she is at Siemens."),
-            *(("Lena work", "Lena"), True),
-        ),
-        (
-            *("When is the report due?", "The report is due on May 3.", "As of today it is due on May 9."),
-            *(("report due", "due"), True),
-        ),
-        (
-            *("What do I charge for a jar?", "I sell a jar at 7.50.", "From this week a jar is 8.25."),
-            *(("jar", "jar"), True),
-        ),
-        (
-            *("What is the deadline?", "The deadline is May 3.", "The deadline is put off to May 9."),
-            *(("deadline", "deadline"), True),
-        ),
-        # Of another person.
-        ("Where do I live?", "I live in Graz.", "Tom left Graz for Vienna.", ("live", ""), False),
-        (
-            *("Where does my sister live?", "My sister lives in Bern.", "My brother left Bern for Basel."),
-            *(("sister live", ""), False),
-        ),
-        (
-            *("Where does Lena work?", "Lena works at Bosch.", "Lena's husband left Bosch for Siemens."),
-            *(("Lena work", "Lena"), False),
-        ),
-        (
-            *("How many pills do I take?", "I take 10 pills.", "My wife's pills were doubled to 20."),
-            *(("pills take", "pills"), False),
-        ),
-        # Of another thing.
-        (
-            *(
-                "When is the budget meeting?",
-                "The budget meeting is at 10.",
-                "The sales meeting was put off to 11.",
-            ),
-            *(("budget meeting", "meeting"), False),
-        ),
-        # A part of a number is no answer.
-        (
-            *("What is Nina's number?", "Nina has 0664 12.", "Omar changed his number to 0664 98."),
-            *(("Nina number", "number"), False),
-        ),
-        # No word of a change.
-        (
-            *("Where does Lena work?", "Lena works at Bosch.", "Lena met Tom of Siemens at Bosch."),
-            *(("Lena work", "Lena"), False),
-        ),
-    ],
-)
-def test_a_change_replaces_only_what_it_is_of(
-    question: str, older: str, newer: str, held: tuple[str, str], expected: bool
-) -> None:
-    db = FakeDatabase({"recall_nearness": [{"found": [1, 0.5, 0.5, 1]}]})
-    found = bearing(question, dict(enumerate(held, start=1)), {1: "", 2: "x"})
-    assert outdated(db, found, [row(1, older), row(2, newer)]) == ({1: 2} if expected else {})
-
-
-WEIGHT = "I weigh 82 kilos."
-
-
-@pytest.mark.parametrize(
-    ("newer", "nearness", "expected"),
-    [
-        ("I have lost weight and am down to 77 kilos.", 0.7, {1: 2}),
-        ("I have lost weight and am down to 77 kilos.", 0.5, {}),
-        ("Our dog has lost weight and is down to 27 kilos.", 0.7, {}),
-    ],
-)
-def test_a_change_without_a_word_of_the_question_replaces_what_is_alike(
-    newer: str, nearness: float, expected: dict[int, int]
-) -> None:
-    db = FakeDatabase({"recall_nearness": [{"found": [1, nearness, nearness, 1]}]})
-    found = bearing("How much do I weigh?", {1: "weigh", 2: ""}, {1: "", 2: "weigh"})
-    assert outdated(db, found, [row(1, WEIGHT), row(2, newer)]) == expected
-
-
-def test_changes_are_looked_for_that_may_answer() -> None:
-    rows = [
-        row(2, "I have lost weight and am down to 77 kilos."),
-        row(3, "I have lost weight."),
-        row(4, "I have 77 kilos of flour."),
-        row(5, "I am down to 77 kilos." + " Great." * 50),
-    ]
-    db = FakeDatabase({"recall_dense": rows})
-    found = replace(
-        bearing("How much do I weigh?", {1: "weigh"}), contents={1: WEIGHT}, own=True, scores={1: 0.7}
-    )
-    embedder: Any = SimpleNamespace(name="e", relation="t")
-    assert [one["id"] for one in later_changes(db, found, embedder, None)] == [2]
-    assert later_changes(db, replace(found, scores={}), embedder, None) == []
-    for question in ("What are my weights?", "How much did I weigh?"):
-        assert later_changes(db, replace(found, question=question), embedder, None) == []
 
 
 @pytest.mark.parametrize(
@@ -207,12 +67,6 @@ def test_what_was_replaced_answers_no_more_and_is_remembered() -> None:
     found = replace(bearing("Where is the office?", {1: "office", 2: "office"}), scores={1: 0.7, 2: 0.5})
     then = found.replaced({1: 2})
     assert (then.scores, then.outdated) == ({2: 0.7}, {1: 2})
-
-
-def test_facts_about_two_people_of_one_name_replace_none() -> None:
-    rows = [row(1, "Yesterday Anna Berg moved to Linz."), row(2, "Yesterday Anna Stein moved to Graz.")]
-    db = FakeDatabase({"recall_nearness": [{"found": [1, 0.9, 0.9, 1]}]})
-    assert outdated(db, bearing("Where does Anna live?", {1: "Anna live", 2: "Anna live"}), rows) == {}
 
 
 def test_the_newest_of_alike_memories_comes_first_at_the_place_of_the_first() -> None:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from mindful.conversation import bearing
+from mindful.conversation import bearing, change
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.bridge import named_instead
 from mindful.conversation.context import _Composer
@@ -127,7 +127,7 @@ def test_the_memory_about_the_name_is_shown_if_it_answers_better(
         return then
 
     monkeypatch.setattr(bearing, "weigh", weigh)
-    monkeypatch.setattr(bearing, "outdated", lambda *_: {})
+    monkeypatch.setattr(change, "outdated", lambda *_: {})
     reading: Any = SimpleNamespace(session_id=None)
     composer = _Composer(
         cast(Any, FakeDatabase({"memory_recall": rows})), cast(Any, None), cast(Any, None), reading, None

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mindful.conversation.matter import Common, asks, asks_whether, is_own, subjects
+from mindful.conversation.matter import Common, _kind, asks, asks_whether, is_own, subjects
 
 PUMP = Common(frozenset(("pump",)), 0.4, 0.4)
 """One memory about the same thing."""
@@ -19,6 +19,10 @@ PUMP = Common(frozenset(("pump",)), 0.4, 0.4)
         ("Why is the sky blue?", False),
         ("Why is my code slow?", False),
         ("How do I fix it?", False),
+        ("How does Hilda get to work?", True),
+        ("How does my aunt take her tea?", True),
+        ("How does Hilda's engine work?", False),
+        ("How do I get to the airport?", False),
         ("Is Hilda married?", False),
     ],
 )
@@ -76,3 +80,18 @@ def test_what_memories_tell_of_makes_a_question_the_users_own(
 ) -> None:
     embedder: Any = FakeEmbedder()
     assert is_own(embedder, question, common) is expected
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Where does Hilda live?", True),
+        ("When is Hilda's exam in May?", True),
+        ("When was the Hilda founded?", False),
+        ("Who painted the Mona Lisa?", False),
+        ("When is Saint Patrick's Day?", False),
+        ("What happens in May?", False),
+    ],
+)
+def test_one_name_is_of_somebody_whom_the_user_knows(question: str, expected: bool) -> None:
+    assert (_kind(question, Common()) == "person") is expected

@@ -8,15 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mindful.conversation.asked import nouns_asked
-from mindful.conversation.clarification import of_names
 from mindful.conversation.expected import (
-    MONTHS,
-    WEEKDAYS,
     adds,
     answers,
     asks_for_names,
-    candidates,
     excerpt,
     grounds,
     lacks_thing,
@@ -58,39 +53,13 @@ _NAMED = 0.2
 """Added where it gives the name that is asked for, by its form."""
 _SAME = 0.6
 """Cosine similarity from which a memory is shown for a request that is not about the user, as for a poem."""
-_ALIKE = 0.6
-"""Cosine similarity from which two memories about the same words state the same thing."""
-_CHANGED = linear(
-    r"\b(?:now|new|newly|moved|changed|switched|replaced|instead|rather than|from now on|no longer|any ?more|became|"
-    r"become|raised|lowered|increased|reduced|rose|risen|fell|fallen|grew|grown|dropped|doubled|tripled|halved|"
-    r"more expensive|cheaper|dearer|postponed|delayed|cancell?ed|called off|put off|brought forward|extended|extension|"
-    r"swapped|repainted|coat of|quit|gave up|given up|took over|taken over|left|sold|finished|broke up|out of|"
-    r"(?:up|down)(?: to|graded)|(?:re|un)(?:named|booked|scheduled|arranged|planned|assigned|placed|located)|"
-    r"another|by now|meanwhile|these days|nowadays|lately|"
-    r"so (?:we|it|they|there|he|she)(?:['\u2019]| will| is| are)|"
-    r"(?:from|since|as of|starting) (?:this |next |last )?(?:today|tomorrow|week|month|year|"
-    rf"spring|summer|autumn|winter|{MONTHS}|{WEEKDAYS}))\b",
-    IGNORECASE,
-)
-"""Words by which a statement says that something is not as before."""
-_CHANGED_ALIKE = 0.3
-"""Cosine similarity from which such a statement replaces an older one."""
-_CHANGED_NEAR = 0.45
-"""Cosine similarity to an older one from which such a statement is looked for that recall did not find."""
-_NEWER = 10
-"""How many memories nearest to the older one are looked at for that."""
-_ASKED_BEFORE = 0.1
-"""Gain in cosine similarity to the question from which a newer memory is the question itself, asked before in a form
-that `_mindful.asks` does not know. A statement that replaces another resembles the question about as much."""
 _NEAR = 0.35
 """Cosine similarity from which a memory that shares a word with the question is about the same thing."""
 _QUOTED = 0.3
 """Cosine similarity from which a memory is quoted beside the statement that the answer is unknown."""
 _MOST_QUOTED = 2
-_SEVERAL = linear(r"(?<!\bwhen )\b(?:are|were|both|all|which of|names of|list)\b", IGNORECASE)
+SEVERAL = linear(r"(?<!\bwhen )\b(?:are|were|both|all|which of|names of|list)\b", IGNORECASE)
 """Forms of questions that ask for more than one thing, so that no statement replaces another."""
-_PAST = linear(r"\b(?:did|was|were|had|used to|previous(?:ly)?|former(?:ly)?)\b", IGNORECASE)
-"""Forms of questions for what may have changed since."""
 _PHRASE = linear(r"^\W*(?:and )?(?:the|my|our)\b[^?]{1,80}\?\W*$", IGNORECASE)
 """A question without a verb: "The code of the safe?"."""
 _TELLS_NAME = linear(r"\b(?:your (?:\w+ )?name is|you are|you're|call(?:ed)? you|you go by) (.*)", IGNORECASE)
@@ -105,12 +74,7 @@ _FRAME = linear(
     r"\b(last|next|previous) (?:season|year|month|week|winter|spring|summer|autumn|fall|term|semester)\b",
     IGNORECASE,
 )
-_OWNER = linear(
-    r"\b(?:(?i:my|our|his|her|their) \w+|[A-Z]\w+)['\u2019]s\b(?! (?:in|at|on|a|an|the|now|to)\b)"
-)
-"""Possessives: "Lena's" of "Lena's husband". A statement about the husband is not about Lena."""
-_SELF = linear(r"\b(?:i|we)\b", IGNORECASE)
-_OWNED = linear(r"\b(?:my|our) (?:new |old )?([^\W\d]+)", IGNORECASE)
+OWNED = linear(r"\b(?:my|our) (?:new |old )?([^\W\d]+)", IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -213,7 +177,7 @@ class Bearing:
 
         A question for several things needs words of each memory.
         """
-        said = _parts([reply])
+        said = parts([reply])
         if self.own_name is not None:
             told = _TELLS_NAME.search(reply)
             return told is not None and told[1].lower().startswith(self.own_name.lower())
@@ -237,8 +201,8 @@ class Bearing:
     def _is_of_old(self, said: set[str], old: int, new: int) -> bool:
         """Return whether a reply's words tell what an older memory does, and nothing that the newer one adds."""
         before, after = self.contents[old], self.contents[new]
-        told = _parts(telling(self.question, before))
-        return bool(told & said) and not (_parts([after]) - _parts([before, self.question])) & said
+        told = parts(telling(self.question, before))
+        return bool(told & said) and not (parts([after]) - parts([before, self.question])) & said
 
     def name_told(self, shown: Collection[int]) -> str | None:
         """Return the name that the best of the memories shown gives to what the question asks the name of."""
@@ -261,7 +225,7 @@ class Bearing:
 
     @property
     def _several(self) -> bool:
-        return self.everything or _SEVERAL.search(self.question) is not None
+        return self.everything or SEVERAL.search(self.question) is not None
 
     def _answering_of(self, shown: Collection[int]) -> list[int]:
         """Return the answering memories that are shown. Where everything is asked for, turns show the others."""
@@ -338,90 +302,6 @@ def _common(bearing: Bearing) -> Common:
     )
 
 
-def later_changes(
-    db: Database, bearing: Bearing, embedder: FoundEmbedder, session_id: str | None
-) -> list[Row]:
-    """Return statements of a change that are newer than the memory that answers best, and like it.
-
-    Such a statement may have no word of the question: "We've left Graz for Vienna." for "Where do we live?".
-    """
-    is_present = not _SEVERAL.search(bearing.question) and not _PAST.search(bearing.question)
-    if not (bearing.own and bearing.answering and is_present):
-        return []
-    found = Stored(db, embedder).newer(bearing.answering[0], session_id, _NEWER, _CHANGED_NEAR)
-    return [row for row in found if len(row["content"]) <= LONGEST and _changed_to(bearing, row)]
-
-
-def _changed_to(bearing: Bearing, row: Row) -> list[str]:
-    """Return the words of a statement of a change that may answer the question."""
-    return candidates(bearing.question, row["content"]) if _CHANGED.search(row["content"]) else []
-
-
-def outdated(db: Database, bearing: Bearing, rows: Sequence[Row]) -> dict[int, int]:
-    """Return the memories that a newer one replaces, and which: both are alike and have the same words of the question.
-
-    A name alone does not count, as a person has many facts.
-    """
-    short = [row for row in rows if row["kind"] in ("fact", "message") and len(row["content"]) <= LONGEST]
-    weighed = [row for row in short if row["id"] in bearing.held]
-    alike = [row for row in weighed if bearing.held[row["id"]] or _CHANGED.search(row["content"])]
-    if len(alike) < 2 or _SEVERAL.search(bearing.question):
-        return {}
-    if of_names(bearing.question, [row["content"] for row in alike]) is not None:
-        return {}  # they are about different people
-    ids = [row["id"] for row in alike]
-    found = db.one(
-        "select _mindful.recall_nearness($1, $2) as found", ("text", "bigint[]"), (bearing.embedder, ids)
-    )["found"]
-    nearness = {(a, b): found[at * len(ids) + to] for at, a in enumerate(ids) for to, b in enumerate(ids)}
-    return {
-        old["id"]: new["id"]
-        for old in alike
-        for new in sorted(alike, key=lambda row: (row["said_at"], row["id"]))
-        if (new["said_at"], new["id"]) > (old["said_at"], old["id"])
-        and _replaces(bearing, new, old, nearness[old["id"], new["id"]])
-    }
-
-
-def _replaces(bearing: Bearing, new: Row, old: Row, nearness: float) -> bool:
-    if nearness < _CHANGED_ALIKE:
-        return False
-    if told := _changed_to(bearing, new):
-        return _changes(bearing, new, old, told, nearness)
-    return (
-        bearing.beyond[new["id"]] == bearing.beyond[old["id"]]
-        and bearing.has_subject(old["id"])
-        and nearness >= _ALIKE
-        and bearing.similarities[new["id"]] - bearing.similarities[old["id"]] < _ASKED_BEFORE
-    )
-
-
-def _changes(bearing: Bearing, new: Row, old: Row, told: Collection[str], nearness: float) -> bool:
-    """Return whether a statement of a change is about the person or thing of an older one and of the question.
-
-    A statement with half of the words, and none of the nouns, may be about it: "an extension for the report" for the
-    deadline of the report. One with some of the nouns is about another thing: "the sales meeting", not the budget
-    meeting.
-    """
-    question, content = bearing.question, new["content"]
-    names = _parts(bearing.names(old["id"]))
-    of_old, of_new = _parts([bearing.held[old["id"]]]), _parts([bearing.held[new["id"]]])
-    is_alike = len((of_old - names) & of_new) * 2 >= max(len(of_old - names), 1)
-    of_self = _SELF.search(question) is not None and _SELF.search(content) is not None
-    is_same = set(telling(question, old["content"])) & set(told) or (of_self and nearness >= _ALIKE)
-    if not is_alike and not is_same:
-        return False
-    of_new -= _parts(_OWNER.findall(content))
-    if names - of_new:
-        return False
-    if _SELF.search(question) or _SELF.search(old["content"]):
-        rest = _OWNER.sub(" ", content)
-        return (is_alike and rest == content) or OWN.search(rest) is not None
-    nouns = set(nouns_asked(question)) & of_old
-    owned = _parts(_OWNED.findall(question)) & of_old
-    return owned <= of_new and (nouns <= of_new or (is_alike and not nouns & of_new))
-
-
 def _scores(near: Near, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, float]:
     """Return how well each memory that may answer the question does: a weighted mean of two cosine similarities.
 
@@ -447,9 +327,9 @@ def _scores(near: Near, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, 
 
 def _mismatch(bearing: Bearing, memory: int) -> float:
     question, content = bearing.question, bearing.contents[memory]
-    words = _parts([content])
+    words = parts([content])
     named = [*_names(question), *_FRAME.findall(question)]
-    owned = {word.lower() for word in _OWNED.findall(question)}
+    owned = {word.lower() for word in OWNED.findall(question)}
     lacked = set(_PART.findall(bearing.beyond[memory].lower()))
     return (
         _OTHER_NAME * any(not _has(words, name.lower()) for name in named)
@@ -461,7 +341,8 @@ def _mismatch(bearing: Bearing, memory: int) -> float:
     )
 
 
-def _parts(texts: Iterable[str]) -> set[str]:
+def parts(texts: Iterable[str]) -> set[str]:
+    """Return the words and numbers of texts in lower case."""
     return {part.lower() for text in texts for part in _PART.findall(text)}
 
 
@@ -480,6 +361,6 @@ def _numbers(text: str) -> set[str]:
 
 def invents(reply: str, sources: Iterable[str]) -> bool:
     """Return whether a reply has a number or a name that none of its sources has."""
-    known = _parts(sources)
+    known = parts(sources)
     claims = [*_NUMBER.findall(reply), *_NAME.findall(reply)]
     return any(part.lower() not in known for claim in claims for part in _PART.findall(claim))

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from mindful.conversation import assistant, bearing, clarification, named
+from mindful.conversation import assistant, bearing, change, clarification, named
 from mindful.conversation.about import known
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.bridge import named_instead
@@ -393,7 +393,7 @@ class _Composer:
         if not contents:
             return []
         then = bearing.weigh(self._db, question, embedder, vector, contents, is_described=True)
-        then = then.replaced(bearing.outdated(self._db, then, [rows[id_] for id_ in contents]))
+        then = then.replaced(change.outdated(self._db, then, [rows[id_] for id_ in contents]))
         if then.best <= found.best:
             return []
         self._bearing = then.after(found.contents[naming])
@@ -450,12 +450,12 @@ class _Composer:
         weigh: Callable[[dict[int, str]], Bearing],
     ) -> tuple[Bearing, list[Row]]:
         """Leave out memories that newer ones replace, and add such newer ones as recall did not find."""
-        found = found.replaced(bearing.outdated(self._db, found, kept[:most]))
+        found = found.replaced(change.outdated(self._db, found, kept[:most]))
         present = {row["id"] for row in kept}
-        later = bearing.later_changes(self._db, found, embedder, self._reading.session_id)
+        later = change.later_changes(self._db, found, embedder, self._reading.session_id)
         if later := [row for row in later if row["id"] not in present]:
             then = weigh(found.contents | {row["id"]: row["content"] for row in later})
-            gone = bearing.outdated(self._db, then, [*later, *kept[:most]])
+            gone = change.outdated(self._db, then, [*later, *kept[:most]])
             if used := [row for row in later if row["id"] in gone.values()]:
                 best = max((row["score"] for row in kept), default=0.0)
                 found, kept = then.replaced(gone), [*({**row, "score": best} for row in used), *kept]

@@ -125,7 +125,7 @@ _EMPTY = frozenset(
     _WORD.findall(
         "the a an my our his her their its your i we he she it they there this that these those in on at from for to "
         "of by with if when since ever after before because as and but or so yes no not what who me you is are was "
-        "were be been forgot forget know remember tell remind need like wonder"
+        "were be been now still already just again currently forgot forget know remember tell remind need like wonder"
     )
 )
 """Words that answer nothing, and may begin a sentence with a capital."""

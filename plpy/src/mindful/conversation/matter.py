@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mindful.conversation.expected import MONTHS, WEEKDAYS
 from mindful.core.pattern import IGNORECASE, Short, linear
 from mindful.core.ports import Vector
 from mindful.core.vector import cosine
@@ -20,7 +21,11 @@ _ASKS = linear(
     IGNORECASE,
 )
 _TITLE = r"(?:(?:Mr|Mrs|Ms|Dr|Prof)\.? )?"
-_ASKS_OF = linear(rf"\b(?:[Ww]hy (?:is|does|has)|[Hh]ow (?:did|was)) {_TITLE}[A-Z][a-z]")
+_ASKS_OF = linear(
+    rf"\b(?:[Ww]hy (?:is|does|has)|[Hh]ow (?:did|was)) {_TITLE}[A-Z][a-z]|"
+    rf"\b[Hh]ow (?:do|does) (?:{_TITLE}[A-Z][a-z]+|(?:my|our) \w+) "
+    r"(?:get|go|come|travel|commute|like|drink|take|spell)\b"
+)
 """Other questions for a reason or a manner ask for advice, or for what is generally known."""
 _DONE = linear(r"\bdid (?:i|we)\b|\bdo for (?:a living|work)\b", IGNORECASE)
 """Past deeds and the work of the user, which only the user and their memories can know."""
@@ -49,13 +54,12 @@ _WHETHER_OTHERS = linear(
     IGNORECASE,
 )
 """Questions for a yes or no about the user's own matters by their form, and about those of others."""
-_SOMEBODY = linear(
-    r"(?<![A-Z]\w )(?<!the )(?<=[^\W.!?:] )"
-    r"(?!(?:January|February|March|April|May|June|July|August|September|October|November|December|"
-    r"Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday|Christmas|Easter)\b)"
-    r"[A-Z][a-z\u00df-\u024f]+(?:'s|\u2019s)?(?! [A-Z])\b"
+_NAMES = linear(
+    r"(?<=[^\W.!?:] )(the )?"
+    rf"(?!(?i:{MONTHS}|{WEEKDAYS}|christmas|easter)\b)"
+    r"[A-Z][a-z\u00df-\u024f]+(?:'s|\u2019s)?\b( [A-Z]\w*(?:'s|\u2019s)?)*"
 )
-"""A name of one word, as users call people they know."""
+"""A name within a sentence: the article before it, and the last of more words."""
 _ADVICE = linear(r"\b(?:should|can|could|might|would) (?:i|we|my|our)\b", IGNORECASE)
 _SUBJECT = linear(
     r"\b(?:[Ii]s|[Ww]as|[Dd]oes|[Dd]id|[Hh]as|[Hh]ad|[Cc]an|[Cc]ould|[Ww]ill|[Ww]ould) "
@@ -160,8 +164,8 @@ def _kind(question: str, common: Common) -> str:
         return "named"
     if OWN.search(question) and not _ADVICE.search(question):
         return "own"
-    if _SOMEBODY.search(question):
-        return "person"
+    if any(not article and not more for article, more in _NAMES.findall(question)):
+        return "person"  # users call people they know by one name
     if common.words & {word for one in _DEFINITE.finditer(question) for word in _WORD.findall(one[0])}:
         return "told"
     if is_about and _CERTAIN.search(question):
