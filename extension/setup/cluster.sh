@@ -288,7 +288,7 @@ up() {
     running || start
     extensions
     ! listens_beyond_loopback || client_role
-    register smollm2-135m-instruct generator smollm2-135m-instruct-q8_0.gguf '{"acknowledge": true}'
+    register smollm2-135m-instruct generator smollm2-135m-instruct-q8_0.gguf '{"acknowledge": true, "dry_multiplier": 0.8}'
     register all-minilm-l6-v2 embedder all-minilm-l6-v2-f16.gguf '{"context_length": 256}'
 }
 

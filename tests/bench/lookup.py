@@ -38,12 +38,14 @@ def gain(connect: Connect, repeats: int) -> list[Row]:
     """Tokens per second after the first, with prompt lookup against without; the answers must be the same."""
     rows: list[Row] = []
     with connect() as db, db.transaction(force_rollback=True):
-        row = db.execute("select name, source from model where kind = 'generator' and is_default").fetchone()
+        row = db.execute(
+            "select name, source, options from model where kind = 'generator' and is_default"
+        ).fetchone()
         assert row is not None
-        plain, source = row
+        plain, source, options = row
         db.execute(
             "select model_register('bench-lookup', 'generator', 'llama_cpp', %s, %s)",
-            (source, Jsonb({"prompt_lookup": GUESSED})),
+            (source, Jsonb({**options, "prompt_lookup": GUESSED})),
         )
         for what, prompt in TASKS.items():
             rates: dict[str, list[float]] = {plain: [], "bench-lookup": []}

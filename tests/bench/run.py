@@ -23,6 +23,7 @@ import concurrency
 import log
 import lookup
 import psycopg
+import repetition
 import review
 import session
 import state
@@ -276,6 +277,7 @@ SECTIONS: dict[str, Callable[[Setting], list[str]]] = {
     "session": _table(_of(session.without_model), _of(session.with_model), _of(session.reading)),
     "turn": lambda setting: turn.report(setting.connect, setting.repeats),
     "lookup": _table(_of(lookup.gain)),
+    "repetition": _table(_of(repetition.gain)),
     "review": _table(_of(review.cost)),
     "log": _table(_of(log.cost)),
     "memory": _memory,

@@ -48,7 +48,13 @@ def register_models(connection: psycopg.Connection, files: dict[str, str]) -> No
     for name, kind, provider, source, options in (
         (GENERATOR, "generator", "openai", generator, {"context_length": 2048, "acknowledge": True})
         if generator
-        else (GENERATOR, "generator", "llama_cpp", files["generator"], {"acknowledge": True}),
+        else (
+            GENERATOR,
+            "generator",
+            "llama_cpp",
+            files["generator"],
+            {"acknowledge": True, "dry_multiplier": 0.8},
+        ),
         (EMBEDDER, "embedder", "openai", embedder, {"context_length": 256, "strip_accents": True})
         if embedder
         else (EMBEDDER, "embedder", "llama_cpp", files["embedder"], {"context_length": 256}),

@@ -24,7 +24,7 @@ def looking(admin: psycopg.Connection, db: psycopg.Connection) -> str:
     """The default generator under another name, with prompt lookup."""
     admin.execute(
         "select model_register('looking', 'generator', 'llama_cpp', %s, %s)",
-        (model_files(db)["generator"], Jsonb({"prompt_lookup": 15})),
+        (model_files(db)["generator"], Jsonb({"prompt_lookup": 15, "dry_multiplier": 0.8})),
     )
     return "looking"
 

@@ -16,7 +16,7 @@ from mindful.models.providers.llama.weights import Weights
 from mindful.models.providers.options import check_known, file_sha256, integer
 from mindful.models.providers.trial import TRIAL_CONTEXT, answers, family, judge
 
-_ANSWERING = ("system_prompt", "layout", "example", "acknowledge", "prompt_lookup")
+_ANSWERING = ("system_prompt", "layout", "example", "acknowledge", "prompt_lookup", "dry_multiplier")
 _OPTIONS = {
     "generator": ("context_length", "threads", "repack", "template", "stop", *_ANSWERING),
     "embedder": ("context_length", "threads", "repack", "vector_type"),
@@ -24,6 +24,7 @@ _OPTIONS = {
 
 _LONGEST_GUESS = 32
 """Tokens. In batches of 60 and more llama.cpp's attention rounds differently, which would change answers."""
+_LARGEST_DRY = 10
 _DEFAULT_CONTEXT = 2048
 """Default context length. The KV cache is private memory of each backend (23 MB per 1,000 tokens at 135M)."""
 
@@ -52,6 +53,7 @@ def inspect(kind: str, source: str, options: Mapping[str, Any], interrupts: Inte
             )
         if kind == "generator":
             _lookup(options)
+            _dry(options)
             from mindful.models.providers.llama.template import ChatTemplate
 
             ChatTemplate(weights, options.get("template")).encode([Message("user", "Hi")])
@@ -150,11 +152,21 @@ def _open(spec: ModelSpec, weights: Weights) -> Model:
         lookup=_lookup(spec.options),
         template=spec.options.get("template"),
         stop=spec.options.get("stop", ()),
+        dry=_dry(spec.options),
     )
 
 
 def _lookup(options: Mapping[str, Any]) -> int:
     return integer(options, "prompt_lookup", 0, 0, _LONGEST_GUESS)
+
+
+def _dry(options: Mapping[str, Any]) -> float:
+    value = options.get("dry_multiplier", 0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LARGEST_DRY:
+        raise InvalidParameterError(
+            f"option dry_multiplier is {value!r}", f"It must be a number between 0 and {_LARGEST_DRY}."
+        )
+    return float(value)
 
 
 def _repack(options: Mapping[str, Any]) -> bool:

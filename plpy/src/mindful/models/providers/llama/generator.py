@@ -46,12 +46,13 @@ class LlamaGenerator:
         lookup: int = 0,
         template: str | None = None,
         stop: Sequence[str] = (),
+        dry: float = 0.0,
     ) -> None:
         """Create the context. `lookup` is the largest number of tokens that prompt lookup guesses (see Lookup)."""
         self.context_length = context_length
         self._weights = weights
         self._template = ChatTemplate(weights, template)
-        self._stop = tuple(stop)
+        self._stop, self._dry = tuple(stop), dry
         self._signals = SignalReader(weights.vocabulary_size)
         self._threads = threads
         self._scorer = Scorer(weights, threads)
@@ -125,8 +126,8 @@ class LlamaGenerator:
         self, tokens: Sequence[int], sampling: Sampling, completion: Completion, interrupts: Interrupts
     ) -> Iterator[str]:
         """Generate the continuation of the tokens, and yield it piece by piece."""
-        started, tenant = time.perf_counter(), self._tenant
-        context, text, holder = list(tokens), TextStream((*sampling.stop, *self._stop)), object()
+        started, tenant, sampling = time.perf_counter(), self._tenant, self._completed(sampling)
+        context, text, holder = list(tokens), TextStream(sampling.stop), object()
         completion.prompt_tokens = len(context)
         # A cache changes the shapes of batches and the last bits of logits, so calls with a seed do not use it.
         completion.cached_tokens = self._evaluate(context, tenant, interrupts, reuse=sampling.seed is None)
@@ -190,7 +191,7 @@ class LlamaGenerator:
         workers: Workers,
     ) -> list[str]:
         """Generate the continuations of many prompts in shared batches."""
-        samplings = [replace(one, stop=(*one.stop, *self._stop)) for one in samplings]
+        samplings = [*map(self._completed, samplings)]
         kept = self._kept_room() if Answers.fit(prompts, samplings) else None
         answers = Answers(
             self._weights, self.context_length, self._threads, prompts, samplings, completions, kept
@@ -230,6 +231,13 @@ class LlamaGenerator:
         self._context = self._holder = None
         self._cached.clear()
         self._weights.close()
+
+    def _completed(self, sampling: Sampling) -> Sampling:
+        """Add what the model's options say. A grammar decides itself what may be repeated."""
+        dry = 0.0 if sampling.grammar else self._dry
+        return replace(
+            sampling, stop=(*sampling.stop, *self._stop), penalties=replace(sampling.penalties, dry=dry)
+        )
 
     def _kept_room(self) -> Sequences:
         if self._room is None:

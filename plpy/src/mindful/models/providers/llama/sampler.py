@@ -12,6 +12,11 @@ from mindful.models.providers.llama.arrays import np
 from mindful.models.providers.llama.library import llama
 from mindful.models.providers.llama.weights import Weights
 
+_DRY_BASE = 1.75
+_DRY_ALLOWED = 4
+"""Factor for each further token of a repeated phrase, and tokens of one that costs nothing."""
+_DRY_BREAKERS = (b"\n", b":", b'"', b"*")
+"""Texts that end a phrase, as llama.cpp has them."""
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 """llama_token_data."""
 
@@ -24,7 +29,7 @@ class Sampler:
     """
 
     def __init__(self, weights: Weights, sampling: Sampling, interrupts: Interrupts) -> None:
-        self._vocabulary_size = weights.vocabulary_size
+        self._vocabulary, self._vocabulary_size = weights.vocabulary, weights.vocabulary_size
         self._guide = weights.guides.guide(sampling.grammar, interrupts) if sampling.grammar else None
         self._chain = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
         self._remembers = sampling.penalties != Penalties()
@@ -65,6 +70,11 @@ class Sampler:
             yield llama.llama_sampler_init_penalties(
                 self._vocabulary_size, last, given.repeat, given.frequency, given.presence
             )
+            if given.dry:
+                breakers = (ctypes.c_char_p * len(_DRY_BREAKERS))(*_DRY_BREAKERS)
+                yield llama.llama_sampler_init_dry(
+                    self._vocabulary, given.dry, _DRY_BASE, _DRY_ALLOWED, last, breakers, len(breakers)
+                )
 
     def _choose_among(self, allowed: Any, logits: Any) -> int:
         candidates = np.zeros(int(allowed.sum()), dtype=_CANDIDATE)
