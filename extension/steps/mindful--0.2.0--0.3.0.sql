@@ -125,6 +125,7 @@ drop function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, int
 -- include sql/memory/candidate.sql _mindful.metadata_condition
 -- include sql/memory/candidate.sql _mindful.recall_filter
 -- include sql/memory/candidate.sql _mindful.recall_admits
+-- include sql/models/registry.sql _mindful.embedding_index
 -- include sql/memory/candidate.sql _mindful.recall_nearest
 -- include sql/memory/candidate.sql _mindful.recall_nearest_broad
 -- include sql/memory/candidate.sql _mindful.recall_nearest_broadest

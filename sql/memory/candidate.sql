@@ -172,7 +172,7 @@ begin
 end
 $$;
 comment on function _mindful.recall_nearest(vector, text, integer, recall_filter, boolean) is
-'The memories whose embeddings are nearest to the query''s, by cosine similarity. by_index: by the tenant''s HNSW index where it has one, which gives them nearly in order, and fewer than asked for if none of the 200,000 nearest pass the filter. Else exactly. The caller sets hnsw.ef_search.';
+'The memories whose embeddings are nearest to the query''s, by cosine similarity. by_index: by the tenant''s HNSW index where it has one, which gives them nearly in order, and fewer than asked for if too few pass the filter before the scan ends: after 200,000 of them or at its limit of memory. Else exactly. The caller sets hnsw.ef_search.';
 
 create function _mindful.recall_nearest_broad(embedding vector, embedder text, candidates integer, filter recall_filter)
 returns table (id bigint, similarity double precision)
@@ -208,23 +208,25 @@ set search_path = pg_catalog, mindful, pg_temp
 set hnsw.ef_search = 100
 set enable_seqscan = off
 as $$
-#variable_conflict use_column
 declare
     own_tenant text := _mindful.tenant();
     total bigint := (select t.memories from _mindful.memory_total() t);
-    -- Of few memories exact distances take less. Indexes lead to those of a session or a source.
-    by_index boolean := filter is null or total > 10000 and 10000 < case
-        when (filter).session_id is not null then (select count(*) from (
-            select from mindful.memory m where m.tenant = own_tenant and m.session_id = (filter).session_id limit 10001) m)
-        when (filter).source is not null then (select count(*) from (
-            select from mindful.memory m where m.tenant = own_tenant and m.source = (filter).source limit 10001) m)
-        else total end;
+    by_index boolean := filter is null
+        or to_regclass(format('mindful.%I', _mindful.embedding_index(embedder, own_tenant))) is not null;
     ids bigint[];
     similarities double precision[];
 begin
     if embedding is null then  -- full text alone, then
         return;
-    elsif by_index and total > 2000000 then
+    elsif by_index and not (filter is null) then  -- exact distances take less for few memories
+        by_index := 10000 < case
+            when (filter).session_id is not null then (select count(*) from (
+                select from mindful.memory m where m.tenant = own_tenant and m.session_id = (filter).session_id limit 10001) m)
+            when (filter).source is not null then (select count(*) from (
+                select from mindful.memory m where m.tenant = own_tenant and m.source = (filter).source limit 10001) m)
+            else total end;
+    end if;
+    if by_index and total > 2000000 then
         select array_agg(n.id), array_agg(n.similarity) into ids, similarities
         from _mindful.recall_nearest_broadest(embedding, embedder, candidates, filter) n;
     elsif by_index and total > 250000 then
@@ -242,7 +244,7 @@ begin
 end
 $$;
 comment on function _mindful.recall_dense(vector, text, integer, recall_filter) is
-'The memories whose embeddings are nearest to the query''s. With more than 10,000 memories of the tenant its index is asked, from 250,000 and 2 million on more broadly. All that pass the filter are compared if the tenant, the session or the source has fewer memories, or if the index found too few. None if embedding is NULL.';
+'The memories whose embeddings are nearest to the query''s. The tenant''s HNSW index is searched with hnsw.ef_search 100, with 300 for more than 250,000 memories and with 1000 for more than 2 million. A filter is compared exactly without an index, for at most 10,000 memories of the tenant, session or source, or if the index found too few. None if embedding is NULL.';
 
 create function _mindful.recall_terms(query text)
 returns table (lexeme text, holders bigint, idf double precision, mean_length double precision)

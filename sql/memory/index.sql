@@ -7,7 +7,7 @@ declare
         select m.name from mindful.model m
         where m.kind = 'embedder' and (m.name = memory_index_create.model or memory_index_create.model is null and m.is_default)
     );
-    index_name text := 'embedding_' || left(md5(format('%s %s', chosen, tenant)), 16);
+    index_name text := _mindful.embedding_index(chosen, tenant);
     statement text;
 begin
     perform _mindful.writable();

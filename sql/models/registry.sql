@@ -42,6 +42,13 @@ begin atomic
 end;
 comment on function _mindful.embedding_table(text) is 'Returns the name of the table that holds an embedder''s vectors.';
 
+create function _mindful.embedding_index(model text, tenant text) returns text
+language sql immutable parallel safe security invoker
+begin atomic
+    select 'embedding_' || pg_catalog.left(pg_catalog.md5(model || ' ' || tenant), 16);
+end;
+comment on function _mindful.embedding_index(text, text) is 'Returns the name of a tenant''s HNSW index over an embedder''s vectors.';
+
 create function model_register(
     name text,
     kind text,

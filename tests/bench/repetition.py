@@ -100,8 +100,8 @@ def repeats_itself(text: str) -> bool:
 def _told(db: psycopg.Connection, model: str, message: str) -> tuple[str, float]:
     started = time.perf_counter()
     row = db.execute(
-        "select text, completion_tokens, first_token_ms from llm_generate_detail(%s, %s, max_tokens => %s)",
+        "select text, completion_tokens from llm_generate_detail(%s, %s, max_tokens => %s)",
         (message, model, TOKENS),
     ).fetchone()
     assert row is not None
-    return row[0], row[1] / (time.perf_counter() - started - row[2] / 1000)
+    return row[0], row[1] / (time.perf_counter() - started)

@@ -49,11 +49,23 @@ def test_many_prompts_are_answered_without_repetitions_too(ana: psycopg.Connecti
     assert sum(map(longest_repeated, answers[GENERATOR])) < sum(map(longest_repeated, answers[plain]))
 
 
-def test_a_schema_may_ask_for_the_same_again(ana: psycopg.Connection) -> None:
-    word = {"const": "the same long words again and again and again"}
-    schema = Jsonb({"type": "object", "properties": dict.fromkeys("abc", word), "required": ["a", "b", "c"]})
-    found = one(ana, "select llm_extract('Repeat.', %s)", schema)
-    assert found == dict.fromkeys("abc", word["const"])
+def test_a_schema_turns_it_off(ana: psycopg.Connection, plain: str) -> None:
+    schema = Jsonb(
+        {"type": "array", "items": {"type": "string", "maxLength": 60}, "minItems": 8, "maxItems": 8}
+    )
+    sql = "select llm_generate(%s, %s, json_schema => %s)"
+    texts = {model: one(ana, sql, PROMPTS[0], model, schema) for model in (plain, GENERATOR)}
+    assert texts[GENERATOR] == texts[plain]
+    assert longest_repeated(texts[plain]) > 10  # DRY would change it
+
+
+def test_memory_is_taken_only_for_what_the_context_holds(ana: psycopg.Connection) -> None:
+    sql = "select llm_generate('Say hello.', max_tokens => %s, repeat_penalty => 1.1)"
+    private = "select private_bytes / 1e6 from mindful_status()"
+    one(ana, sql, 8)
+    before = one(ana, private)
+    one(ana, sql, 2147483647)
+    assert one(ana, private) < before + 20
 
 
 @pytest.mark.parametrize("value", [-1, 11, "0.8", True, None])

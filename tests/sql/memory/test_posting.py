@@ -1,6 +1,8 @@
 """Remembering and recalling."""
 
 import json
+from collections.abc import Callable
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -276,6 +278,41 @@ def test_an_index_of_more_than_250000_memories_is_searched_more_broadly(
     assert pages() > 1.3 * broad
 
 
+SHORT, LONG = (str(UUID(int=number)) for number in (1, 2))
+
+
+@pytest.fixture
+def various(crowd: None, db: psycopg.Connection) -> Callable[[str], tuple[set[int], int]]:
+    """Half of the memories are facts of a common source and a long session, three are reflections of rare ones.
+
+    Value: a function that returns the memories found under a filter, and the pages read.
+    """
+    db.execute("set session_replication_role = replica")
+    db.execute(
+        "insert into session (tenant, session_id) select 'crowd', unnest(%s::uuid[])", ([SHORT, LONG],)
+    )
+    db.execute(
+        """update memory m set kind = n.kind, source = n.source, source_key = m.id, session_id = n.session_id::uuid,
+               turn = case when n.session_id is not null then m.id end
+           from (values (0, 'reflection', 'rare', %s), (1, 'fact', 'common', %s), (2, 'summary', 'other', null))
+               n (number, kind, source, session_id)
+           where m.tenant = 'crowd'
+               and n.number = case when m.id %% 10000 = 0 then 0 when m.id %% 2 = 0 then 1 else 2 end""",
+        (SHORT, LONG),
+    )
+    db.execute("reset session_replication_role")
+    db.execute("set mindful.tenant = 'crowd'")
+
+    def found(given: str) -> tuple[set[int], int]:
+        query = f"""select id from _mindful.recall_dense(llm_embed('note 7', 'scripted-embedder'),
+            'scripted-embedder', 10, _mindful.recall_filter({given}))"""
+        ids = {id_ for (id_,) in db.execute(query)}  # reads the catalog too
+        plan = one(db, "explain (analyze, buffers, timing off, format json) " + query)[0]["Plan"]
+        return ids, int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
+
+    return found
+
+
 @pytest.mark.parametrize(
     ("given", "number", "reads_few"),
     [
@@ -284,32 +321,29 @@ def test_an_index_of_more_than_250000_memories_is_searched_more_broadly(
         ("array['document'], null, null, null, null", 0, False),
         ("null, null, null, null, null, 'common'", 10, True),
         ("null, null, null, null, null, 'rare'", 3, True),
+        (f"null, null, '{LONG}', null, null", 10, True),
+        (f"null, null, '{SHORT}', null, null", 3, True),
     ],
 )
 def test_a_filter_of_a_large_tenant_is_looked_up_in_the_indexs_order(
-    crowd: None, admin: psycopg.Connection, db: psycopg.Connection, given: str, number: int, reads_few: bool
+    various: Callable[[str], tuple[set[int], int]],
+    admin: psycopg.Connection,
+    given: str,
+    number: int,
+    reads_few: bool,
 ) -> None:
-    """Half of the memories are facts of a common source, three are reflections of a rare one, none is a document."""
-    db.execute("set session_replication_role = replica")
-    db.execute(
-        """update memory set source_key = id,
-               kind = case when id % 10000 = 0 then 'reflection' when id % 2 = 0 then 'fact' else 'summary' end,
-               source = case when id % 10000 = 0 then 'rare' when id % 2 = 0 then 'common' else 'other' end
-           where tenant = 'crowd'"""
-    )
-    db.execute("reset session_replication_role")
-    db.execute("set mindful.tenant = 'crowd'")
-    query = f"""select id from _mindful.recall_dense(llm_embed('note 7', 'scripted-embedder'), 'scripted-embedder',
-        10, _mindful.recall_filter({given}))"""
-    exact = {id_ for (id_,) in db.execute(query)}
+    exact, _ = various(given)
     assert len(exact) == number
     admin.execute("select memory_index_create('crowd', 'scripted-embedder')")
-    db.execute(query)  # reads the catalog
-    plan = one(db, "explain (analyze, buffers, timing off, format json) " + query)[0]["Plan"]
-    pages = int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
-    found = {id_ for (id_,) in db.execute(query)}
+    found, pages = various(given)
     assert (len(found), pages < 10_000) == (number, reads_few)
     assert number == 10 or found == exact
+
+
+def test_without_an_index_memories_are_compared_once(various: Callable[[str], tuple[set[int], int]]) -> None:
+    kinds = "array['{}'], null, null, null, null"
+    (_, common), (_, rare) = (various(kinds.format(kind)) for kind in ("fact", "reflection"))
+    assert rare < 1.2 * common
 
 
 def test_only_an_administrator_makes_an_index(ana: psycopg.Connection) -> None:

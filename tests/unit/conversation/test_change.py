@@ -198,6 +198,26 @@ def test_facts_about_two_people_of_one_name_replace_none() -> None:
         # A thing is moved or left, and no thing of the question or of the older statement.
         ("Where does Marek live?", "Marek lives in Brno.", "Marek moved the piano to Linz.", 0.8, False),
         ("Where does Lena work?", "Lena works at the school.", "Lena left the school for Bosch.", 0.8, True),
+        ("Where does Marta live?", "Marta lives in Graz.", "Marta joined a gym in Linz.", 0.8, False),
+        ("Where does Marta live?", "Marta lives in Graz.", "Marta quit smoking in Linz.", 0.8, False),
+        ("Where does Marta live?", "Marta lives in Graz.", "Marta cancelled the flight to Linz.", 0.8, False),
+        ("Where does Marta work?", "Marta works at Bosch.", "Marta had a job at Voest in 2010.", 0.8, False),
+        ("Where does Marta live?", "Marta lives in Graz.", "Marta moved a month ago to Linz.", 0.8, True),
+        (
+            "Where does Marta live?",
+            "Marta lives in Graz.",
+            "Marta sold her flat and moved to Linz.",
+            0.8,
+            True,
+        ),
+        ("Where does Marta live?", "Marta lives in Graz.", "Marta left Graz for Linz.", 0.8, True),
+        (
+            "How much do I weigh?",
+            "I weigh 82 kilos.",
+            "I changed my diet and am down to 77 kilos.",
+            0.6,
+            True,
+        ),
         # Something else of the same person.
         ("When is Zoe's exam?", "Zoe's exam is on June 3.", "Zoe's lesson was moved to June 9.", 0.8, False),
         ("When is Zoe's exam?", "Zoe's exam is on June 3.", "Zoe's exam was moved to June 9.", 0.5, True),

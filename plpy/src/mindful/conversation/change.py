@@ -27,7 +27,7 @@ _CHANGED = linear(
     r"swapped|repainted|coat of|quit|gave up|given up|took over|taken over|left|sold|finished|broke up|out of|"
     r"(?:up|down)(?: to|graded)|(?:re|un)(?:named|booked|scheduled|arranged|planned|assigned|placed|located)|"
     r"another|by now|meanwhile|these days|nowadays|lately|promoted|demoted|transferred|graduated|retired|joined|"
-    r"(?:got|had|received|taken|took) an? (?:raise|rise|promotion|job|post|position)|"
+    r"(?:got|received|taken|took) an? (?:raise|rise|promotion|job|post|position)|"
     r"so (?:we|it|they|there|he|she)(?:['\u2019]| will| is| are)|"
     r"(?:from|since|as of|starting) (?:this |next |last )?(?:today|tomorrow|week|month|year|"
     rf"spring|summer|autumn|winter|{MONTHS}|{WEEKDAYS}))\b",
@@ -49,12 +49,16 @@ _OWNER = linear(
     r"\b((?:(?i:my|our|his|her|their) \w+|[A-Z]\w+)['\u2019]s)\b(?! (?:in|at|on|a|an|the|now|to)\b)(?=(?: (\w+))?)"
 )
 """Possessives and their things: "Lena's" and "husband". A statement about the husband is not about Lena."""
-_MOVED_THING = linear(
-    r"\b(?:moved|changed|switched|replaced|raised|lowered|sold|left|took over|gave up|dropped|finished|swapped) "
-    r"(?:the|an?|my|our|his|her|their|its) (?:new |old )?(\w+)",
-    IGNORECASE,
+_OBJECT = linear(
+    r"\b(?i:moved|changed|switched|replaced|raised|lowered|increased|reduced|dropped|swapped|sold|left|quit|joined|"
+    r"finished|extended|postponed|delayed|cancell?ed|called off|put off|gave up|given up|took over|taken over)\b"
+    r"(?: (?:the|an?|my|our|his|her|their|its)(?: new| old)? "
+    r"(?!(?:few|couple|second|minute|hour|day|night|week|month|year|while)s?\b)(\w+)|"
+    r" (?!(?:the|an?|my|our|his|her|their|its|to|from|in|into|at|on|onto|over|out|up|down|back|away|off|by|for|since|"
+    r"until|till|last|next|this|that|yesterday|today|tomorrow|now|again|and|or|but|with|after|before|when|because|as|"
+    r"there|here|home|recently|already|just|too)\b)([a-z]\w+))?"
 )
-"""The object of a verb of change: who "moved the piano to the cellar" does not live there."""
+"""A verb of change and its object: who "moved the piano to Oslo" or "quit smoking in Oslo" does not live there."""
 _DETERMINERS = frozenset({"the", "this", "that", "my", "our", "his", "her", "their", "its", "s"})
 """Words before a noun; "s" ends a possessive."""
 _WORD = linear(r"[^\W_]+")
@@ -131,10 +135,9 @@ def _changes(bearing: Bearing, new: Row, old: Row, told: Collection[str], nearne
     of_old, of_new = (parts([bearing.held[row["id"]]]) - {"s"} for row in (old, new))
     is_alike = len((of_old - names) & of_new) * 2 >= max(len(of_old - names), 1)
     of_self = _SELF.search(question) is not None and _SELF.search(content) is not None
-    of_them = (
-        bool(of_self or names) and nearness >= _ALIKE and not _moves_else(content, question, old["content"])
-    )
-    is_same = set(telling(question, old["content"])) & set(told) or of_them
+    is_of_them = of_self or (bool(names) and not _is_of_else(content, question, old["content"]))
+    is_near = is_of_them and nearness >= _ALIKE
+    is_same = set(telling(question, old["content"])) & set(told) or is_near
     if not is_alike and not is_same:
         return False
     of_new -= parts(owner for owner, owned in _OWNER.findall(content) if owned.lower() not in of_old)
@@ -147,7 +150,7 @@ def _changes(bearing: Bearing, new: Row, old: Row, told: Collection[str], nearne
     owned = parts(OWNED.findall(question)) & of_old
     return owned <= of_new and (
         of_new.issuperset(nouns)
-        or ((is_alike or of_them) and of_new.isdisjoint(nouns))
+        or ((is_alike or is_near) and of_new.isdisjoint(nouns))
         or (nearness >= _ALIKE and _is_plain(nouns[-1], content))
     )
 
@@ -158,7 +161,7 @@ def _is_plain(noun: str, content: str) -> bool:
     return any(word == noun and before in _DETERMINERS for before, word in pairwise(words))
 
 
-def _moves_else(content: str, *texts: str) -> bool:
-    """Return whether a statement tells of a change of a thing that none of the texts has."""
-    moved = _MOVED_THING.search(content)
-    return moved is not None and not parts([moved[1]]) & parts(texts)
+def _is_of_else(content: str, *texts: str) -> bool:
+    """Return whether all that a statement says was changed are things that none of the texts has."""
+    things = [certain or other for certain, other in _OBJECT.findall(content)]
+    return bool(things) and all(thing and thing.lower() not in parts(texts) for thing in things)

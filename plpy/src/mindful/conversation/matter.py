@@ -21,10 +21,11 @@ _ASKS = linear(
     IGNORECASE,
 )
 _TITLE = r"(?:(?:Mr|Mrs|Ms|Dr|Prof)\.? )?"
+_NAME = r"[A-Z][a-z\u00df-\u024f]+"
 _ASKS_OF = linear(
     rf"\b(?:[Ww]hy (?:is|does|has)|[Hh]ow (?:did|was)) {_TITLE}[A-Z][a-z]|"
-    rf"\b[Hh]ow (?:do|does) (?:{_TITLE}[A-Z][a-z]+|(?:my|our) \w+) "
-    r"(?:get|go|come|travel|commute|like|drink|take|spell)\b"
+    rf"\b[Hh]ow (?:do|does) (?:{_TITLE}{_NAME}(?: (?:and )?{_NAME})?|(?:my|our) \w+)(?: usually| normally| now)? "
+    r"(?:get|go|come|travel|commute|like|drink|spell)\b"
 )
 """Other questions for a reason or a manner ask for advice, or for what is generally known."""
 _DONE = linear(r"\bdid (?:i|we)\b|\bdo for (?:a living|work)\b", IGNORECASE)
@@ -55,11 +56,10 @@ _WHETHER_OTHERS = linear(
 )
 """Questions for a yes or no about the user's own matters by their form, and about those of others."""
 _NAMES = linear(
-    r"(?<=[^\W.!?:] )(the )?"
-    rf"(?!(?i:{MONTHS}|{WEEKDAYS}|christmas|easter)\b)"
-    r"[A-Z][a-z\u00df-\u024f]+(?:'s|\u2019s)?\b( [A-Z]\w*(?:'s|\u2019s)?)*"
+    rf"(?:\b([Tt]he )|(?<=[^\W.!?:] ))(?!(?i:{MONTHS}|{WEEKDAYS}|christmas|easter)\b)"
+    rf"{_TITLE}{_NAME}(?:['\u2019]s\b|\b((?: [A-Z]\w*(?:['\u2019]s)?)+))?"
 )
-"""A name within a sentence: the article before it, and the last of more words."""
+"""A name, with the article before it and more words of it."""
 _ADVICE = linear(r"\b(?:should|can|could|might|would) (?:i|we|my|our)\b", IGNORECASE)
 _SUBJECT = linear(
     r"\b(?:[Ii]s|[Ww]as|[Dd]oes|[Dd]id|[Hh]as|[Hh]ad|[Cc]an|[Cc]ould|[Ww]ill|[Ww]ould) "

@@ -90,8 +90,6 @@ class Penalties:
     presence: float = 0.0
     frequency: float = 0.0
     repeat: float = 1.0
-    dry: float = 0.0
-    """Multiplier of DRY, which subtracts from the token that would go on with a repeated phrase."""
 
 
 @dataclass(frozen=True)

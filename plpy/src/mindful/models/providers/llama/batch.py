@@ -15,7 +15,7 @@ from mindful.core.process import return_free_memory
 from mindful.core.text import TextStream
 from mindful.models.providers.llama.arrays import np
 from mindful.models.providers.llama.library import last_error, llama
-from mindful.models.providers.llama.sampler import Sampler
+from mindful.models.providers.llama.sampler import Dry, Sampler
 from mindful.models.providers.llama.signals import SignalReader
 from mindful.models.providers.llama.weights import Weights
 from mindful.models.providers.packing import common_prefix, groups
@@ -362,9 +362,10 @@ class Answers:
         samplings: Sequence[Sampling],
         completions: Sequence[Completion],
         kept: Sequences | None = None,
+        dry: Dry | None = None,
     ) -> None:
         """Prepare the answers. `kept` is a context for a single prompt; it stays open and keeps the prompt."""
-        self._weights = weights
+        self._weights, self._dry = weights, dry
         self._prompts, self._samplings, self._completions = prompts, samplings, completions
         self._shared = min(common_prefix(prompts[0][:-1], prompt[:-1]) for prompt in prompts)
         self._left = [
@@ -425,7 +426,7 @@ class Answers:
                 list(prompt[self._shared :]),
                 self._shared,
                 self._left[at],
-                Sampler(self._weights, self._samplings[at], workers),
+                Sampler(self._weights, self._samplings[at], workers, self._dry),
                 completion,
                 TextStream(self._samplings[at].stop),
                 self._needs[at],

@@ -15,7 +15,7 @@ from mindful.models.providers.llama import state as kv
 from mindful.models.providers.llama.arrays import np
 from mindful.models.providers.llama.batch import Answers, Scorer, Sequences
 from mindful.models.providers.llama.library import ABORTED, last_error, llama
-from mindful.models.providers.llama.sampler import Sampler
+from mindful.models.providers.llama.sampler import Dry, Sampler
 from mindful.models.providers.llama.signals import SignalReader
 from mindful.models.providers.llama.template import ChatTemplate
 from mindful.models.providers.llama.weights import Weights
@@ -48,11 +48,14 @@ class LlamaGenerator:
         stop: Sequence[str] = (),
         dry: float = 0.0,
     ) -> None:
-        """Create the context. `lookup` is the largest number of tokens that prompt lookup guesses (see Lookup)."""
+        """Create the context.
+
+        `lookup` is the largest number of tokens that prompt lookup guesses (see Lookup), `dry` the multiplier of DRY.
+        """
         self.context_length = context_length
         self._weights = weights
         self._template = ChatTemplate(weights, template)
-        self._stop, self._dry = tuple(stop), dry
+        self._stop = tuple(stop)
         self._signals = SignalReader(weights.vocabulary_size)
         self._threads = threads
         self._scorer = Scorer(weights, threads)
@@ -80,6 +83,7 @@ class LlamaGenerator:
         self.state_format = kv.format_of(weights, context_length)
         # Lookup needs a cache from which single tokens can be removed.
         self._lookup = lookup if self.state_format is not None else 0
+        self._dry = Dry(weights, dry, context_length) if dry else None
         self._attention = _ATTENTION * weights.attention if self.state_format is not None else 0.0
 
     @property
@@ -133,7 +137,7 @@ class LlamaGenerator:
         completion.cached_tokens = self._evaluate(context, tenant, interrupts, reuse=sampling.seed is None)
         self._holder = holder
         lookup, at = Lookup(self._lookup if sampling.temperature == 0 else 0), -1
-        with Sampler(self._weights, sampling, interrupts) as sampler:
+        with Sampler(self._weights, sampling, interrupts, self._dry) as sampler:
             for made in range(min(sampling.max_tokens, self.context_length - len(context))):
                 if self._holder is not holder:  # another call of this backend ran while ours was suspended
                     self._evaluate(context, tenant, interrupts)
@@ -194,7 +198,8 @@ class LlamaGenerator:
         samplings = [*map(self._completed, samplings)]
         kept = self._kept_room() if Answers.fit(prompts, samplings) else None
         answers = Answers(
-            self._weights, self.context_length, self._threads, prompts, samplings, completions, kept
+            *(self._weights, self.context_length, self._threads, prompts, samplings, completions),
+            *(kept, self._dry),
         )
         return answers.run(workers)
 
@@ -223,6 +228,9 @@ class LlamaGenerator:
 
     def close(self) -> None:
         """Free the memory. A suspended stream fails when it is resumed."""
+        if self._dry is not None:
+            self._dry.close()
+            self._dry = None
         self._scorer.close()
         if self._room is not None:
             self._room.close()
@@ -233,11 +241,9 @@ class LlamaGenerator:
         self._weights.close()
 
     def _completed(self, sampling: Sampling) -> Sampling:
-        """Add what the model's options say. A grammar decides itself what may be repeated."""
-        dry = 0.0 if sampling.grammar else self._dry
-        return replace(
-            sampling, stop=(*sampling.stop, *self._stop), penalties=replace(sampling.penalties, dry=dry)
-        )
+        """Add the model's own stops, and take no more tokens than the context holds: penalties allocate for each."""
+        most = min(sampling.max_tokens, self.context_length)
+        return replace(sampling, stop=(*sampling.stop, *self._stop), max_tokens=most)
 
     def _kept_room(self) -> Sequences:
         if self._room is None:

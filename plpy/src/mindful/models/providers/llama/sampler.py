@@ -21,6 +21,28 @@ _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32
 """llama_token_data."""
 
 
+class Dry:
+    """DRY, llama.cpp's sampler against repetition: it subtracts from the token that would go on with a repeated phrase.
+
+    To make one reads the whole vocabulary, 12 ms for 49,152 tokens. To copy it takes 0.02 ms.
+    """
+
+    def __init__(self, weights: Weights, multiplier: float, context_length: int) -> None:
+        breakers = (ctypes.c_char_p * len(_DRY_BREAKERS))(*_DRY_BREAKERS)
+        self._made = llama.llama_sampler_init_dry(
+            *(weights.vocabulary, multiplier, _DRY_BASE, _DRY_ALLOWED, context_length),
+            *(breakers, len(breakers)),
+        )
+
+    def copy(self) -> Any:
+        """Return a sampler that has seen no token."""
+        return llama.llama_sampler_clone(self._made)
+
+    def close(self) -> None:
+        """Free the memory."""
+        llama.llama_sampler_free(self._made)
+
+
 class Sampler:
     """llama.cpp's sampler chain: biases and penalties, then greedy at temperature 0, else top-k, top-p and min-p.
 
@@ -28,11 +50,15 @@ class Sampler:
     the grammar refuses it, the mask of all allowed tokens is computed, which takes longer.
     """
 
-    def __init__(self, weights: Weights, sampling: Sampling, interrupts: Interrupts) -> None:
-        self._vocabulary, self._vocabulary_size = weights.vocabulary, weights.vocabulary_size
+    def __init__(
+        self, weights: Weights, sampling: Sampling, interrupts: Interrupts, dry: Dry | None = None
+    ) -> None:
+        self._vocabulary_size = weights.vocabulary_size
         self._guide = weights.guides.guide(sampling.grammar, interrupts) if sampling.grammar else None
         self._chain = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
         self._remembers = sampling.penalties != Penalties()
+        if dry is not None and self._guide is None:  # a grammar decides itself what may be repeated
+            llama.llama_sampler_chain_add(self._chain, dry.copy())
         for part in (*self._changes(sampling), *_choices(sampling)):
             llama.llama_sampler_chain_add(self._chain, part)
 
@@ -70,11 +96,6 @@ class Sampler:
             yield llama.llama_sampler_init_penalties(
                 self._vocabulary_size, last, given.repeat, given.frequency, given.presence
             )
-            if given.dry:
-                breakers = (ctypes.c_char_p * len(_DRY_BREAKERS))(*_DRY_BREAKERS)
-                yield llama.llama_sampler_init_dry(
-                    self._vocabulary, given.dry, _DRY_BASE, _DRY_ALLOWED, last, breakers, len(breakers)
-                )
 
     def _choose_among(self, allowed: Any, logits: Any) -> int:
         candidates = np.zeros(int(allowed.sum()), dtype=_CANDIDATE)
