@@ -219,12 +219,14 @@ begin
     if embedding is null then  -- full text alone, then
         return;
     elsif by_index and not (filter is null) then  -- exact distances take less for few memories
-        by_index := 10000 < case
-            when (filter).session_id is not null then (select count(*) from (
-                select from mindful.memory m where m.tenant = own_tenant and m.session_id = (filter).session_id limit 10001) m)
-            when (filter).source is not null then (select count(*) from (
-                select from mindful.memory m where m.tenant = own_tenant and m.source = (filter).source limit 10001) m)
-            else total end;
+        by_index := total > 10000 and case
+            when (filter).session_id is not null then 1000 < (select count(*) from (
+                select from mindful.memory m where m.tenant = own_tenant and m.session_id = (filter).session_id
+                order by m.turn limit 1001) m)
+            when (filter).source is not null then 1000 < (select count(*) from (
+                select from mindful.memory m where m.tenant = own_tenant and m.source = (filter).source
+                order by m.source_key limit 1001) m)
+            else true end;
     end if;
     if by_index and total > 2000000 then
         select array_agg(n.id), array_agg(n.similarity) into ids, similarities
@@ -244,7 +246,7 @@ begin
 end
 $$;
 comment on function _mindful.recall_dense(vector, text, integer, recall_filter) is
-'The memories whose embeddings are nearest to the query''s. The tenant''s HNSW index is searched with hnsw.ef_search 100, with 300 for more than 250,000 memories and with 1000 for more than 2 million. A filter is compared exactly without an index, for at most 10,000 memories of the tenant, session or source, or if the index found too few. None if embedding is NULL.';
+'The memories whose embeddings are nearest to the query''s. The tenant''s HNSW index is searched with hnsw.ef_search 100, with 300 for more than 250,000 memories and with 1000 for more than 2 million. Under a filter distances are exact without an index, for at most 10,000 memories or at most 1000 of the session or source, and if the index found too few. None if embedding is NULL.';
 
 create function _mindful.recall_terms(query text)
 returns table (lexeme text, holders bigint, idf double precision, mean_length double precision)

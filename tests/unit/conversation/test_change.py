@@ -218,6 +218,9 @@ def test_facts_about_two_people_of_one_name_replace_none() -> None:
             0.6,
             True,
         ),
+        # What was before.
+        ("Where did Marta live before?", "Marta lives in Graz.", "Marta moved to Linz.", 0.8, False),
+        ("Where did Marta live before May?", "Marta lives in Graz.", "Marta moved to Linz.", 0.8, True),
         # Something else of the same person.
         ("When is Zoe's exam?", "Zoe's exam is on June 3.", "Zoe's lesson was moved to June 9.", 0.8, False),
         ("When is Zoe's exam?", "Zoe's exam is on June 3.", "Zoe's exam was moved to June 9.", 0.5, True),

@@ -45,6 +45,8 @@ _ASKED_BEFORE = 0.1
 that `_mindful.asks` does not know. A statement that replaces another resembles the question about as much."""
 _PAST = linear(r"\b(?:did|was|were|had|used to|previous(?:ly)?|former(?:ly)?)\b", IGNORECASE)
 """Forms of questions for what may have changed since."""
+_BEFORE = linear(r"\b(?:used to|previous(?:ly)?|former(?:ly)?|originally)\b|\bbefore\W*$", IGNORECASE)
+"""Forms of questions for what was before a change."""
 _OWNER = linear(
     r"\b((?:(?i:my|our|his|her|their) \w+|[A-Z]\w+)['\u2019]s)\b(?! (?:in|at|on|a|an|the|now|to)\b)(?=(?: (\w+))?)"
 )
@@ -92,7 +94,7 @@ def outdated(db: Database, bearing: Bearing, rows: Sequence[Row]) -> dict[int, i
     short = [row for row in rows if row["kind"] in ("fact", "message") and len(row["content"]) <= LONGEST]
     weighed = [row for row in short if row["id"] in bearing.held]
     alike = [row for row in weighed if bearing.held[row["id"]] or _CHANGED.search(row["content"])]
-    if len(alike) < 2 or SEVERAL.search(bearing.question):
+    if len(alike) < 2 or SEVERAL.search(bearing.question) or _BEFORE.search(bearing.question):
         return {}
     if of_names(bearing.question, [row["content"] for row in alike]) is not None:
         return {}  # they are about different people
