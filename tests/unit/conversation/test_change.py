@@ -218,6 +218,10 @@ def test_facts_about_two_people_of_one_name_replace_none() -> None:
             0.6,
             True,
         ),
+        (
+            *("When is the meeting about the shop?", "The meeting about the shop was moved to Monday."),
+            *("The meeting about the budget was moved to Friday.", 0.8, False),
+        ),
         # What was before.
         ("Where did Marta live before?", "Marta lives in Graz.", "Marta moved to Linz.", 0.8, False),
         ("Where did Marta live before May?", "Marta lives in Graz.", "Marta moved to Linz.", 0.8, True),

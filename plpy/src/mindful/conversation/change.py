@@ -6,7 +6,6 @@ The measurements behind the constants are in docs/decisions.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import pairwise
 
 from mindful.conversation.asked import nouns_asked
 from mindful.conversation.bearing import LONGEST, OWNED, SEVERAL, Bearing, parts
@@ -63,6 +62,9 @@ _OBJECT = linear(
 """A verb of change and its object: who "moved the piano to Oslo" or "quit smoking in Oslo" does not live there."""
 _DETERMINERS = frozenset({"the", "this", "that", "my", "our", "his", "her", "their", "its", "s"})
 """Words before a noun; "s" ends a possessive."""
+_ABOUT = linear(r"\b(?:about|of|for|with) (?:the|our|my|his|her|their) ([^\W\d_]+)", IGNORECASE)
+_COMPLEMENTS = frozenset({"about", "at", "between", "by", "for", "from", "in", "of", "on", "to", "with"})
+"""Words after a noun that say which one it is."""
 _WORD = linear(r"[^\W_]+")
 _SELF = linear(r"\b(?:i|we)\b", IGNORECASE)
 
@@ -133,6 +135,8 @@ def _changes(bearing: Bearing, new: Row, old: Row, told: Collection[str], nearne
     meeting.
     """
     question, content = bearing.question, new["content"]
+    if _is_about_else(content, question, old["content"]):
+        return False
     names = parts(bearing.names(old["id"]))
     of_old, of_new = (parts([bearing.held[row["id"]]]) - {"s"} for row in (old, new))
     is_alike = len((of_old - names) & of_new) * 2 >= max(len(of_old - names), 1)
@@ -158,9 +162,23 @@ def _changes(bearing: Bearing, new: Row, old: Row, told: Collection[str], nearne
 
 
 def _is_plain(noun: str, content: str) -> bool:
-    """Return whether a statement has a noun without another before it: "the meeting", not "the sales meeting"."""
+    """Return whether a statement has a noun alone: not "the sales meeting", nor "the meeting about sales"."""
     words = _WORD.findall(content.lower())
-    return any(word == noun and before in _DETERMINERS for before, word in pairwise(words))
+    return any(
+        word == noun and words[at - 1] in _DETERMINERS and words[at + 1] not in _COMPLEMENTS
+        for at, word in enumerate(words[1:-1], start=1)
+    )
+
+
+def _is_about_else(content: str, question: str, older: str) -> bool:
+    """Return whether a statement is about one thing, and the question or the older statement about another."""
+    about = parts(_ABOUT.findall(content))
+    others = parts([*_ABOUT.findall(question), *_ABOUT.findall(older)])
+    return (
+        bool(about and others)
+        and about.isdisjoint(parts([question, older]))
+        and others.isdisjoint(parts([content]))
+    )
 
 
 def _is_of_else(content: str, *texts: str) -> bool:
