@@ -107,8 +107,11 @@ server() {
     install_locked "$venv" htmx
     install_llama
     install_locked "$venv" server
-    [ $# = 0 ] || install_torch
-    for extra in "${extras[@]}" "$@"; do install_locked "$venv" "$extra"; done
+    for extra in "${extras[@]}" "$@"; do
+        # Gigabytes, which every package that needs torch lists beside itself.
+        ! grep -q '^transformers==' "$lock/$extra.txt" || install_torch
+        install_locked "$venv" "$extra"
+    done
     key=$(sources_hash)
     if [ "$(cat "$venv/.sources" 2>/dev/null)" != "$key" ]; then
         install_project "$venv" "$root"

@@ -26,7 +26,7 @@ import psycopg
 ROLE = "mindful_bench"
 DATA = {
     half: data
-    for name in ("shown", "shown_second", "shown_fourth", "shown_changes")
+    for name in ("shown", "shown_second", "shown_fourth", "shown_changes", "shown_sixth")
     for half, data in json.loads(Path(__file__).with_name(f"{name}.json").read_text()).items()
 }
 UNKNOWN = "I do not know"
