@@ -49,14 +49,19 @@ _LENGTH = r"(?:mm|cm|m|km|ft|(?:kilo|centi|milli)?met(?:er|re)s?|feet|foot|inch(
 _MONEY = (
     r"[$\u20ac\u00a3\u00a5]|\b(?:euros?|dollars?|francs?|pounds?|kron(?:er|or|a)|crowns?|cents?|pence|yen|yuan|"
     r"pesos?|rupees?|rubles?|zlotys?|lira|dirhams?|shekels?|bucks|eur|usd|gbp|chf|free|costs?|pric(?:e|ed|es)|pay|"
-    r"pays|paid|rent|rents|fees?|charges?|budget|sells?|sold|worth|owes?|salary|earns?|wages?|bill|discount)\b"
+    r"pays|paid|rent|rents|fees?|charges?|budget|sells?|sold|worth|owes?|salary|earns?|wages?|bill|discount|quid|fivers?|"
+    r"tenners?|grand|deposit|quoted?)\b|"
+    # An amount without its currency: "720 a month", "235 for twelve weeks". Years and times are none.
+    r"(?<![\w.:])(?!(?:19|20)\d\d\b)\d{2,}(?:[.,]\d+)*"
+    r"(?= ?(?:an?\b|per\b|/|for\b|each\b|in all\b|altogether\b|now\b|[.,;)]|$))"
 )
 _MEASURES = tuple(
     (linear(question, IGNORECASE), linear(memory, IGNORECASE))
     for question, memory in (
         (
             r"\bhow much\b[^?]{0,80}\b(?:costs?|pay|paid|owe|earn|charge|spend|spent|rent|budget|worth|fees?|price)\b|"
-            r"\b(?:what|which)\b[^?]{0,80}\b(?:costs?|price|fee|budget|salary)\b",
+            r"\b(?:what|which)\b[^?]{0,80}\b(?:costs?|price|fee|budget|salary)\b|"
+            r"\bhow much(?: is| are| was| were|'s) (?:the|an?|my|our|one|each|it)\b",
             _MONEY,
         ),
         (
@@ -96,7 +101,9 @@ _DETERMINERS = frozenset(
     )
 )
 _FAVOURITE = linear(r"\bfavou?rites?\b", IGNORECASE)
-_WHO_IS = Short(r"\b[Ww]ho(?:'s|\u2019s| is| was| are| were) [^\W\d_a-z][^?'\u2019]*\W*$", _LONGEST)
+_WHO_IS = Short(
+    r"\b[Ww]ho(?:'s|\u2019s| is| was| are| were) [^\W\d_a-z](?![^?]*[a-z]ing\b)[^?'\u2019]*\W*$", _LONGEST
+)
 _KIND_ALONE = frozenset(
     _WORD.findall(
         "city town country place address street number amount date day time year month price cost job profession "

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from mindful.conversation.contrast import contrasts
 from mindful.conversation.expected import (
     adds,
     answers,
     asks_for_names,
     excerpt,
     grounds,
+    lacks_head,
     lacks_thing,
     name_told,
     plain,
@@ -29,7 +31,7 @@ from mindful.models.runtime import FoundEmbedder
 
 LONGEST = 300
 """Characters of a message that is judged, and of a memory that a newer one may replace."""
-ANSWERED = 0.4
+ANSWERED = 0.44
 """Least score of a memory that answers a question; see _scores."""
 _BESIDE = 0.1
 """How much less a memory may score than the best one where the names of several are asked for."""
@@ -47,6 +49,10 @@ _OTHER_OWN = 0.05
 """Subtracted where it lacks what the user calls their own in the question."""
 _OTHER_THING = 0.2
 """Subtracted where it lacks the noun that the question is about."""
+_OTHER_HEAD = 0.1
+"""Subtracted where it has only the words before that noun: "ward" of "the ward manager"."""
+_OTHER_ONE = 0.3
+"""Subtracted where it tells of another one of the things asked for: the away kit is not the home kit."""
 _NAME_ALONE = 0.1
 """Subtracted where it has no word of the question beside names: a person has many facts."""
 _NAMED = 0.2
@@ -60,8 +66,6 @@ _QUOTED = 0.3
 _MOST_QUOTED = 2
 SEVERAL = linear(r"(?<!\bwhen )\b(?:are|were|both|all|which of|names of|list)\b", IGNORECASE)
 """Forms of questions that ask for more than one thing, so that no statement replaces another."""
-_PHRASE = linear(r"^\W*(?:and )?(?:the|my|our)\b[^?]{1,80}\?\W*$", IGNORECASE)
-"""A question without a verb: "The code of the safe?"."""
 _TELLS_NAME = linear(r"\b(?:your (?:\w+ )?name is|you are|you're|call(?:ed)? you|you go by) (.*)", IGNORECASE)
 _DENIES = linear(r"\b(?:no|not|never|cannot)\b|n['\u2019]t\b", IGNORECASE)
 _NUMBER = linear(r"\d+")
@@ -150,10 +154,9 @@ class Bearing:
         content, similarity = self.contents.get(memory, ""), self.similarities.get(memory, 0.0)
         if self.names(memory) or any(one in content for one in _IDENTIFIER.findall(self.question)):
             return True
-        is_asked = self.asks or _PHRASE.search(self.question) is not None
-        if not is_asked and OWN.search(self.question) is None:
+        if not self.asks and OWN.search(self.question) is None:
             return similarity >= _SAME
-        if not is_asked:
+        if not self.asks:
             return similarity >= ABOUT or memory in self.near()
         if not self.own and similarity < ABOUT and lacks_thing(self.question, content):
             return False
@@ -294,7 +297,6 @@ def weigh(
 def _common(bearing: Bearing) -> Common:
     near = bearing.near()
     return Common(
-        frozenset(word for id_ in near for word in _PART.findall(bearing.held[id_])),
         max((bearing.similarities[id_] for id_ in near), default=0.0),
         max(bearing.similarities.values(), default=0.0),
         any(map(bearing.names, near))
@@ -328,7 +330,7 @@ def _scores(near: Near, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, 
 def _mismatch(bearing: Bearing, memory: int) -> float:
     question, content = bearing.question, bearing.contents[memory]
     words = parts([content])
-    named = [*_names(question), *_FRAME.findall(question)]
+    named = [*_names(question), *_lower_names(bearing), *_FRAME.findall(question)]
     owned = {word.lower() for word in OWNED.findall(question)}
     lacked = set(_PART.findall(bearing.beyond[memory].lower()))
     return (
@@ -336,6 +338,8 @@ def _mismatch(bearing: Bearing, memory: int) -> float:
         + _OTHER_NUMBER * bool(_numbers(question) - _numbers(content))
         + _OTHER_OWN * bool(owned & lacked)
         + _OTHER_THING * lacks_thing(question, content)
+        + _OTHER_HEAD * lacks_head(question, content)
+        + _OTHER_ONE * contrasts(question, content)
         + _NAME_ALONE * (bool(lacked) and not bearing.is_described and not bearing.has_subject(memory))
         - _NAMED * (name_told(question, content) is not None)
     )
@@ -348,6 +352,14 @@ def parts(texts: Iterable[str]) -> set[str]:
 
 def _names(question: str) -> set[str]:
     return set(_NAME.findall(_TITLE.sub("", question)))
+
+
+def _lower_names(bearing: Bearing) -> set[str]:
+    """Return the words of a question in lower case that its memories have as names."""
+    if bearing.question != bearing.question.lower():
+        return set()
+    known = {name.lower() for content in bearing.contents.values() for name in _NAME.findall(content)}
+    return known & parts([bearing.question])
 
 
 def _has(words: Iterable[str], name: str) -> bool:

@@ -21,7 +21,8 @@ _ALIKE = 0.6
 """Cosine similarity from which two memories about the same words state the same thing."""
 _CHANGED = linear(
     r"\b(?:now|new|newly|moved|changed|switched|replaced|instead|rather than|from now on|no longer|any ?more|became|"
-    r"become|raised|lowered|increased|reduced|rose|risen|fell|fallen|grew|grown|dropped|doubled|tripled|halved|"
+    r"become|raised|lowered|increased|reduced|rose|risen|fell|fallen|(?:grew|grown)(?! up)|dropped|"
+    r"doubled|tripled|halved|"
     r"more expensive|cheaper|dearer|postponed|delayed|cancell?ed|called off|put off|brought forward|extended|extension|"
     r"swapped|repainted|coat of|quit|gave up|given up|took over|taken over|left|sold|finished|broke up|out of|"
     r"(?:up|down)(?: to|graded)|(?:re|un)(?:named|booked|scheduled|arranged|planned|assigned|placed|located)|"

@@ -77,8 +77,10 @@ _TIME = linear(
 )
 """A word that tells a time: other numbers are codes and amounts."""
 _HOUR = linear(
-    r"\b(?:at|by|before|after|around|until|till|past|to) "
-    r"(one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b(?! [a-z])",
+    r"\b(?:at|by|before|after|around|until|till|half|past|to) "
+    r"(one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b"
+    r"(?! (?!(?:and|as|at|because|each|every|from|in|instead|now|on|or|sharp|since|this|today|tomorrow|until|"
+    r"till|with)\b)[a-z])",
     IGNORECASE,
 )
 _REASON = linear(
@@ -121,6 +123,25 @@ _AT_A_TIME = linear(
     IGNORECASE,
 )
 """A preposition that is of no place: with a time, or in an idiom."""
+_SETTLEMENT = linear(r"\b(?:which|what) (?:city|town|country|village|street)\b", IGNORECASE)
+"""Places that have names."""
+_TIMES_ASKED = tuple(
+    (linear(question, IGNORECASE), linear(memory, IGNORECASE))
+    for question, memory in (
+        (
+            r"\b(?:which|what) year\b",
+            r"\b(?:1[5-9]|20)\d\d\b|\byears? ago\b|\b(?:last|this|next) year\b",
+        ),
+        (
+            r"\bwhat time\b",
+            r"\d[:.]\d\d|\b\d{1,2} ?(?:am|pm|h)\b|o'clock|"
+            r"\b(?:noon|midnight|morning|afternoon|evening|night|half|quarter|sharp)\b|"
+            r"\b(?:at|by|before|after|around|until|till|past|to|from) (?:\d{1,2}|one|two|three|four|five|six|"
+            r"seven|eight|nine|ten|eleven|twelve)\b",
+        ),
+    )
+)
+"""Questions for a certain kind of time, and what a memory has that tells it."""
 _EMPTY = frozenset(
     _WORD.findall(
         "the a an my our his her their its your i we he she it they there this that these those in on at from for to "
@@ -181,8 +202,7 @@ def _candidates(question: str, kind: str, known: _Known, memory: str) -> list[st
         memory = memory if _ASKS_ADDED.search(question) else _ADDED.sub(" ", memory)
     found = [word for word in _WORD.findall(memory) if word not in known]
     if kind == "time":
-        hours = set(_HOUR.findall(memory))
-        return [word for word in found if word in hours or _TIME.search(word)]
+        return _times(question, memory, found)
     if kind == "color":
         return [word for word in found if _COLOR.fullmatch(word)]
     if kind == "number":
@@ -196,9 +216,16 @@ def _candidates(question: str, kind: str, known: _Known, memory: str) -> list[st
         if _PART_OF_NAME.search(question):
             return [word for word in found if word in given]
         return [word for word in found if word in given or word in names or _LOGIN.search(word)]
-    if kind == "place" and not _places(memory) & set(found):
+    if kind == "place" and (_SETTLEMENT.search(question) or not _places(memory) & set(found)):
         return names
     return [word for word in found if len(word) > 2 or word.isdigit()]
+
+
+def _times(question: str, memory: str, found: Iterable[str]) -> list[str]:
+    if any(asked.search(question) and not told.search(memory) for asked, told in _TIMES_ASKED):
+        return []
+    hours = set(_HOUR.findall(memory))
+    return [word for word in found if word in hours or _TIME.search(word)]
 
 
 def _places(memory: str) -> set[str]:
@@ -232,6 +259,13 @@ def lacks_thing(question: str, memory: str) -> bool:
     return _WHICH.search(question) is not None and any(
         word in nouns and rest[:1] in _ENDS for word, rest in _ANY_ONE.findall(memory.lower())
     )
+
+
+def lacks_head(question: str, memory: str) -> bool:
+    """Return whether a memory has only words before the noun that a question is about: "ward" of a ward manager."""
+    nouns = nouns_asked(question)
+    known = _Known(_base(word) for word in _PLAIN.findall(memory))
+    return len(nouns) > 1 and nouns[-1] not in known and any(noun in known for noun in nouns[:-1])
 
 
 def name_told(question: str, memory: str) -> str | None:
