@@ -82,6 +82,26 @@ def test_no_module_but_one_imports_regular_expressions() -> None:
     assert users == [pattern.__name__]
 
 
+def test_a_pattern_is_compiled_at_its_first_use_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[tuple[str, int]] = []
+    monkeypatch.setattr(pattern, "LINEAR", [])
+    monkeypatch.setattr(pattern, "SHORT", [])
+    whole, compile_ = pattern.linear("a+", pattern.IGNORECASE), pattern.re.compile
+    short = pattern.Short("b", 3)
+    monkeypatch.setattr(pattern.re, "compile", lambda *given: (compiled.append(given), compile_(*given))[1])
+    assert (compiled, whole.pattern, whole.flags) == ([], "a+", pattern.IGNORECASE)
+    assert whole.findall("aAba") == ["aA", "a"]
+    assert (whole.split("xay"), whole.sub("-", "xAy"), bool(whole.search("b"))) == (["x", "y"], "x-y", False)
+    assert compiled == [("a+", pattern.IGNORECASE)]
+    assert (bool(short.search("aab")), short.split("abab")) == (True, ["abab"])
+    assert compiled == [("a+", pattern.IGNORECASE), ("b", 0)]
+
+
+def test_every_pattern_can_be_compiled() -> None:
+    for made in (*pattern.LINEAR, *pattern.SHORT):
+        assert made.fullmatch("\0") is None or made.search("\0")
+
+
 @pytest.mark.parametrize("made", pattern.LINEAR, ids=lambda made: str(made.pattern)[:40])
 @pytest.mark.slow
 def test_a_pattern_takes_time_in_proportion_to_the_text(made: pattern.Linear) -> None:
