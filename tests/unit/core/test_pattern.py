@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import importlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -84,11 +85,16 @@ def test_no_module_but_one_imports_regular_expressions() -> None:
 
 def test_a_pattern_is_compiled_at_its_first_use_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[tuple[str, int]] = []
+    compile_ = re.compile
+
+    def compiling(source: str, flags: int) -> re.Pattern[str]:
+        compiled.append((source, flags))
+        return compile_(source, flags)
+
     monkeypatch.setattr(pattern, "LINEAR", [])
     monkeypatch.setattr(pattern, "SHORT", [])
-    whole, compile_ = pattern.linear("a+", pattern.IGNORECASE), pattern.re.compile
-    short = pattern.Short("b", 3)
-    monkeypatch.setattr(pattern.re, "compile", lambda *given: (compiled.append(given), compile_(*given))[1])
+    monkeypatch.setattr(re, "compile", compiling)
+    whole, short = pattern.linear("a+", pattern.IGNORECASE), pattern.Short("b", 3)
     assert (compiled, whole.pattern, whole.flags) == ([], "a+", pattern.IGNORECASE)
     assert whole.findall("aAba") == ["aA", "a"]
     assert (whole.split("xay"), whole.sub("-", "xAy"), bool(whole.search("b"))) == (["x", "y"], "x-y", False)
@@ -98,7 +104,8 @@ def test_a_pattern_is_compiled_at_its_first_use_and_once(monkeypatch: pytest.Mon
 
 
 def test_every_pattern_can_be_compiled() -> None:
-    for made in (*pattern.LINEAR, *pattern.SHORT):
+    patterns: list[pattern.Linear | pattern.Short] = [*pattern.LINEAR, *pattern.SHORT]
+    for made in patterns:
         assert made.fullmatch("\0") is None or made.search("\0")
 
 
