@@ -57,7 +57,7 @@ class Indexed(NamedTuple):
     """A connection to a database where the crowd has an index, and the index's name."""
 
     db: psycopg.Connection
-    index: str
+    name: str
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_a_tenants_index_is_used_and_finds_as_near_ones(
         """explain (costs off) select id from memory_embedding_scripted_embedder where tenant = 'crowd'
            order by embedding <=> (select llm_embed('note 7', 'scripted-embedder')) limit 10"""
     ).fetchall()
-    assert indexed.index in str(plan)
+    assert indexed.name in str(plan)
     assert one(indexed.db, query) == pytest.approx(exact, abs=0.05)
     for argument, sqlstate in (("null", "22004"), ("'crowd', 'nobody'", "42704")):
         with fails(sqlstate):
