@@ -122,7 +122,7 @@ def whole(rules: dict[str, str], name: str = "root") -> str:
 
     def turned(found: re.Match[str]) -> str:
         if found["literal"]:
-            return re.escape(json.loads(found["literal"]))
+            return re.escape(str(json.loads(found["literal"])))
         return f"(?:{whole(rules, found['rule'])})" if found["rule"] else ""
 
     form = r'(?P<literal>"(?:[^"\\]|\\.)*")|(?P<rule>\b[a-z][\w-]*)|\s+'
