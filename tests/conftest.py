@@ -46,9 +46,12 @@ def _skip_not_routed(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Name the tests that differ with the models of a server, and those that do not run through a router."""
+    """Name the tests that differ with a server's models or do not run through a router. Long ones come first."""
     if ROUTED:
         _skip_not_routed(items)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # One that begins late would keep its worker busy after the others have ended.
+        items.sort(key=lambda item: item.get_closest_marker("long") is None)
     if server := os.environ.get("MINDFUL_TEST_SERVER"):
         mark(items, server)
 
@@ -110,11 +113,42 @@ def brief_template(cluster: Cluster, template: str, brief_file: str) -> Iterator
         yield name
 
 
+class Shared:
+    """One database, and its connections, for the tests of a module that refuse what they are asked."""
+
+    def __init__(self, cluster: Cluster, name: str, opened: ExitStack) -> None:
+        self._cluster, self.name, self._opened = cluster, name, opened
+        self._connections: dict[str | None, psycopg.Connection] = {}
+
+    def connect(self, role: str | None) -> psycopg.Connection:
+        """Return the connection of a role, without what earlier tests set."""
+        connection = self._connections.get(role)
+        if connection is None or connection.closed:
+            connection = self._opened.enter_context(self._cluster.connect(self.name, role))
+            self._connections[role] = connection
+        connection.execute("reset all")
+        return connection
+
+
+@pytest.fixture(scope="module")
+def shared(cluster: Cluster, template: str, roles: Mapping[str, str]) -> Iterator[Shared]:
+    """The database of tests with the marker `refuses`: one of its own takes a test longer than a refusal."""
+    with cluster.database(template) as name, ExitStack() as opened:
+        yield Shared(cluster, name, opened)
+
+
+def _shares(request: pytest.FixtureRequest) -> bool:
+    return not ROUTED and request.node.get_closest_marker("refuses") is not None
+
+
 @pytest.fixture
 def database(
     cluster: Cluster, template: str, roles: Mapping[str, str], request: pytest.FixtureRequest
 ) -> Iterator[str]:
-    """Name of a database of this test's own."""
+    """Name of a database of this test's own, or of all tests of its module that refuse."""
+    if _shares(request):
+        yield request.getfixturevalue("shared").name
+        return
     # Registering a model loads it, which takes longer than copying a database that has it.
     made = request.getfixturevalue("brief_template") if "brief" in request.fixturenames else template
     with cluster.database(made) as name:
@@ -149,8 +183,18 @@ def dsn_of(cluster: Cluster, entrance: str, roles: Mapping[str, str]) -> Mapping
 
 
 @pytest.fixture
-def connect(cluster: Cluster, database: str, entrance: str, roles: Mapping[str, str]) -> Iterator[Connect]:
+def connect(
+    cluster: Cluster,
+    database: str,
+    entrance: str,
+    roles: Mapping[str, str],
+    request: pytest.FixtureRequest,
+) -> Iterator[Connect]:
     """Opens connections to this test's database: connect("ana"), or connect() as superuser."""
+    if _shares(request):
+        shared: Shared = request.getfixturevalue("shared")
+        yield lambda role=None: shared.connect(role and roles[role])
+        return
     with ExitStack() as opened:
 
         def open_connection(role: str | None = None) -> psycopg.Connection:

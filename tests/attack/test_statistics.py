@@ -96,6 +96,7 @@ def analyzed(connect: Connect, db: psycopg.Connection, ana: psycopg.Connection) 
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_no_estimate_depends_on_a_guess(analyzed: psycopg.Connection, db: psycopg.Connection) -> None:
     """Reads another tenant's values by EXPLAIN, with every leakproof operator on every column."""
     count, found = telling(analyzed)

@@ -129,6 +129,7 @@ def test_every_function(
     assert [(name, given) for name, given, answer in answers(bob, told) if WORD in answer] == []
 
 
+@pytest.mark.long
 def test_every_catalog(told: Mapping[str, list[Any]], connect: Connect, db: psycopg.Connection) -> None:
     """Looks for another tenant's words in every catalog, statistic and view of the server."""
     for role in ("bob", "reader"):

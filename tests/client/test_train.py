@@ -98,6 +98,7 @@ def adapters(db: psycopg.Connection) -> list[Any]:
     return db.execute("select name from model where base is not null").fetchall()
 
 
+@pytest.mark.long
 def test_an_adapter_is_trained_measured_taken_back_and_the_same_after_a_kill(
     train: Train, manifest: Path, folder: Path, ana: psycopg.Connection
 ) -> None:

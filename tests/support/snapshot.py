@@ -20,9 +20,10 @@ def snapshot(connection: psycopg.Connection) -> list[str]:
 
 def differences(found: list[str], expected: list[str]) -> list[str]:
     """The lines that are too many (+) and too few (-)."""
+    old, new = set(expected), set(found)
     return [
-        *(f"+ {line}" for line in found if line not in expected),
-        *(f"- {line}" for line in expected if line not in found),
+        *(f"+ {line}" for line in found if line not in old),
+        *(f"- {line}" for line in expected if line not in new),
     ]
 
 

@@ -80,14 +80,19 @@ def still(table: str, before: list[dict[str, Any]], after: list[dict[str, Any]])
     return before
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_an_updated_database_is_as_a_new_one_and_keeps_its_rows(
-    version: str, cluster: Cluster, new_database: Callable[[], str]
-) -> None:
-    with cluster.connect(new_database()) as connection:
+@pytest.fixture(scope="module")
+def seeded(cluster: Cluster) -> list[str]:
+    """What a new database has, once seeded."""
+    with cluster.database() as name, cluster.connect(name) as connection:
         install(connection, CURRENT)
         seed(connection)
-        expected = snapshot(connection)
+        return snapshot(connection)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_updated_database_is_as_a_new_one_and_keeps_its_rows(
+    version: str, cluster: Cluster, new_database: Callable[[], str], seeded: list[str]
+) -> None:
     name = new_database()
     with cluster.connect(name) as connection:
         install(connection, version)
@@ -96,7 +101,7 @@ def test_an_updated_database_is_as_a_new_one_and_keeps_its_rows(
         connection.execute("analyze")  # which would keep in the old version's statistics what rows hold
         connection.execute("alter extension mindful update")
         assert connection.execute(STATISTICS).fetchall() == []
-        assert differences(snapshot(connection), expected) == []
+        assert differences(snapshot(connection), seeded) == []
         after = rows_of(connection)
     for table, rows in before.items():
         for old, new in zip(rows, still(table, rows, after[table]), strict=True):

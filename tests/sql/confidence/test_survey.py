@@ -120,6 +120,7 @@ def test_only_administrators_make_rankings(ana: psycopg.Connection, db: psycopg.
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_real_model_is_ranked_by_its_answers(db: psycopg.Connection, connect: Connect) -> None:
     questions = [
         {"question": f"What is the capital of {name}?", "answers": [city]}

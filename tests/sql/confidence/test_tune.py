@@ -90,6 +90,7 @@ def test_what_does_better_on_unseen_questions_is_adopted_and_undone(
     assert "newer labels are needed, there are 100 and 0" in adapt(ana)["chat_memories"]["reason"]
 
 
+@pytest.mark.long
 def test_what_is_not_better_is_not_adopted(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     answered_from_memory(db, ana)
     found = adapt(ana)

@@ -120,7 +120,7 @@ def test_words_that_a_memory_lacks_are_found_by_lexemes(known: psycopg.Connectio
     ]
 
 
-def test_words_are_looked_up_by_key(ana: psycopg.Connection, db: psycopg.Connection) -> None:
+def test_words_are_looked_up_by_key(scripted: None, ana: psycopg.Connection, db: psycopg.Connection) -> None:
     """An index condition without the lexeme reads all postings of the tenant for each word."""
     ana.execute(
         "select memory_insert_many(jsonb_agg(jsonb_build_object('content', 'Fact ' || n || ' of list ' || n % 7)))"

@@ -295,6 +295,7 @@ def test_json_fits_its_schema_and_one_that_is_cut_says_so(ana: psycopg.Connectio
     ],
     ids=str,
 )
+@pytest.mark.refuses
 def test_wrong_arguments_are_refused(ana: psycopg.Connection, given: dict[str, Any], sqlstate: str) -> None:
     messages = given.pop("messages", ASK)
     with fails(sqlstate):
@@ -312,7 +313,7 @@ def turns(count: int) -> list[dict[str, str]]:
     return talk[:-1]
 
 
-def test_a_resent_history_costs_its_new_tokens_on_any_connection(connect: Connect) -> None:
+def test_a_resent_history_costs_its_new_tokens_on_any_connection(brief: str, connect: Connect) -> None:
     talk: list[dict[str, str]] = []
     for at in range(10):
         talk.append({"role": "user", "content": f"{at}. {LIGHTHOUSE}Who is he?"})
@@ -349,19 +350,19 @@ def test_a_message_far_into_a_context_is_read_as_64_tokens_where_that_is_faster(
     assert (new if new >= 36 else None) == evaluated
 
 
-def test_a_kept_state_is_its_tenants(ana: psycopg.Connection, bob: psycopg.Connection) -> None:
+def test_a_kept_state_is_its_tenants(brief: str, ana: psycopg.Connection, bob: psycopg.Connection) -> None:
     complete(ana, turns(4), max_tokens=4)
     assert complete(bob, turns(4), max_tokens=4)[0]["cached_tokens"] == 0
 
 
-def test_forgetting_deletes_the_states_of_lists(ana: psycopg.Connection) -> None:
+def test_forgetting_deletes_the_states_of_lists(brief: str, ana: psycopg.Connection) -> None:
     complete(ana, turns(4), max_tokens=4)
     ana.execute("select memory_insert('tea')")
     ana.execute("select memory_forget(ids => array(select id from memory))")
     assert one(ana, "select count(*) from kv_state") == 0
 
 
-def test_a_read_only_transaction_may_complete(ana: psycopg.Connection) -> None:
+def test_a_read_only_transaction_may_complete(brief: str, ana: psycopg.Connection) -> None:
     ana.execute("set default_transaction_read_only = on")
     notices: list[str] = []
     ana.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))

@@ -111,6 +111,7 @@ def test_null_stays_null_and_order_stays(ana: psycopg.Connection) -> None:
         ("repeat('x', 10000000), array['a', 'b']", "54000"),
     ],
 )
+@pytest.mark.refuses
 def test_bad_arguments_are_refused(ana: psycopg.Connection, arguments: str, sqlstate: str) -> None:
     with fails(sqlstate):
         ana.execute(f"select llm_classify({arguments})")

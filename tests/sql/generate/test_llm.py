@@ -108,6 +108,7 @@ def test_a_stream_yields_as_it_is_made(ana: psycopg.Connection) -> None:
     ],
 )
 @pytest.mark.smoke
+@pytest.mark.refuses
 def test_bad_arguments_are_refused(ana: psycopg.Connection, arguments: str, sqlstate: str) -> None:
     for function in ("llm_generate", "llm_generate_detail", "llm_generate_stream"):
         with fails(sqlstate):

@@ -186,6 +186,7 @@ def test_what_the_text_says_is_found(ana: psycopg.Connection) -> None:
         },
     ],
 )
+@pytest.mark.refuses
 def test_odd_schemas_are_kept_to(ana: psycopg.Connection, schema: dict[str, Any]) -> None:
     try:
         value = extract(ana, schema, max_tokens=150)
@@ -214,6 +215,7 @@ def test_odd_schemas_are_kept_to(ana: psycopg.Connection, schema: dict[str, Any]
         ({"description": "x" * 70000}, "54000"),
     ],
 )
+@pytest.mark.refuses
 def test_a_schema_that_nothing_can_fit_is_refused(
     ana: psycopg.Connection, schema: Any, sqlstate: str
 ) -> None:
@@ -325,6 +327,7 @@ def test_half_an_answer_to_a_schema_is_an_error_everywhere(ana: psycopg.Connecti
         ("json_schema => '[]'", "22023"),
     ],
 )
+@pytest.mark.refuses
 def test_a_bad_schema_or_grammar_is_refused_and_the_connection_lives(
     ana: psycopg.Connection, arguments: str, sqlstate: str | None
 ) -> None:

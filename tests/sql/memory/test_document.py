@@ -156,8 +156,9 @@ def test_without_an_embedder_words_are_counted(db: psycopg.Connection, ana: psyc
         ("'x', 's', metadata => '[]'", "22023"),
     ],
 )
+@pytest.mark.refuses
 def test_bad_arguments_change_nothing(ana: psycopg.Connection, arguments: str, sqlstate: str) -> None:
-    insert(ana, GUIDE, "s")
+    assert chunks(ana, "s") or insert(ana, GUIDE, "s")
     before = chunks(ana, "s")
     with fails(sqlstate):
         ana.execute(f"select document_insert({arguments})".encode())

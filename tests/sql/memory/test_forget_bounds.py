@@ -60,7 +60,7 @@ def test_a_cancelled_forgetting_forgets_nothing(ana: psycopg.Connection, db: psy
     db.execute("set row_security = off")  # no model is to embed these
     db.execute(
         """insert into mindful.memory (tenant, content)
-           select %s, 'Number ' || n || ' of many things' from generate_series(1, 20000) n""",
+           select %s, 'Number ' || n || ' of many things' from generate_series(1, 6000) n""",
         (ana.info.user,),
     )
     ana.execute("set statement_timeout = '150ms'")
@@ -68,9 +68,9 @@ def test_a_cancelled_forgetting_forgets_nothing(ana: psycopg.Connection, db: psy
         with fails("57014", hint=None):
             ana.execute("select memory_forget(everything => true)")
     ana.execute("reset statement_timeout")
-    assert one(ana, "select count(*) from memory") == 20000
+    assert one(ana, "select count(*) from memory") == 6000
     assert one(ana, "select count(*) from forget_receipt") == 0
-    assert forget(ana, "everything => true")["memory", "deleted"] == 20000
+    assert forget(ana, "everything => true")["memory", "deleted"] == 6000
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,9 @@ def test_a_cancelled_forgetting_forgets_nothing(ana: psycopg.Connection, db: psy
         ("memory_forget_check(1)", "42704"),
     ],
 )
+@pytest.mark.refuses
 def test_what_is_not_clear_is_refused(ana: psycopg.Connection, call: str, sqlstate: str) -> None:
-    remember(ana, SECRET)
+    assert contents(ana) or remember(ana, SECRET)
     with fails(sqlstate):
         ana.execute(f"select {call}")
     assert contents(ana) == [SECRET]

@@ -347,6 +347,7 @@ class Forgetting(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(900)  # through a router, 230 s were seen at a load of 8
+@pytest.mark.long
 def test_forgetting_takes_what_it_must_and_nothing_else(
     scripted: None, connect: Connect, db: psycopg.Connection, ana: psycopg.Connection
 ) -> None:

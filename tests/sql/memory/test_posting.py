@@ -1,13 +1,11 @@
 """Remembering and recalling."""
 
 import json
-from collections.abc import Callable
-from uuid import UUID
 
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import SCRIPTED_EMBEDDER, Connect, fails, one
+from support import SCRIPTED_EMBEDDER, Connect, fails
 from support.deletion import delete
 from support.memories import remember_all
 
@@ -113,6 +111,7 @@ def test_stop_words_alone_are_recalled_by_meaning(ana: psycopg.Connection) -> No
         ("memory_export('{facts}')", "22023"),
     ],
 )
+@pytest.mark.refuses
 def test_bad_arguments_are_refused_and_nothing_is_written(
     ana: psycopg.Connection, call: str, sqlstate: str
 ) -> None:
@@ -219,131 +218,6 @@ def test_writers_do_not_wait_for_each_other(ana: psycopg.Connection, connect: Co
         remember_all(other, "Written after the other's snapshot.")
         remember_all(ana, "Written under an older snapshot.")
     assert ana.execute("select sum(memories) from memory_count").fetchone() == (len(FACTS) + 5,)
-
-
-@pytest.fixture
-def crowd(db: psycopg.Connection, ana: psycopg.Connection) -> None:
-    """A tenant with 30,000 memories beside ana's three; vectors scripted, so that it takes a second."""
-    db.execute("select model_default_set('scripted-embedder')")
-    db.execute(
-        """insert into memory (tenant, content)
-           select 'crowd', 'note ' || n || ' on subject ' || n % 100 from generate_series(1, 30000) n"""
-    )
-    remember_all(ana, "The red fox sleeps.", "A blue bird sings.", "The green frog jumps.")
-    db.execute("analyze memory, memory_term, memory_embedding_scripted_embedder")
-
-
-def test_a_small_tenant_finds_all_it_has_among_many_others(crowd: None, ana: psycopg.Connection) -> None:
-    assert len(recall(ana, "something else entirely", 5)) == 3
-
-
-def test_a_tenants_index_is_used_and_finds_as_near_ones(
-    crowd: None, admin: psycopg.Connection, db: psycopg.Connection
-) -> None:
-    db.execute("set mindful.tenant = 'crowd'")
-    query = """select array_agg(similarity order by similarity desc)
-        from _mindful.recall_dense(llm_embed('note 7', 'scripted-embedder'), 'scripted-embedder', 10, null)"""
-    exact = (db.execute(query).fetchone() or ([],))[0]
-    name = (admin.execute("select memory_index_create('crowd', 'scripted-embedder')").fetchone() or ("",))[0]
-    plan = db.execute(
-        """explain (costs off) select id from memory_embedding_scripted_embedder where tenant = 'crowd'
-           order by embedding <=> (select llm_embed('note 7', 'scripted-embedder')) limit 10"""
-    ).fetchall()
-    assert name in str(plan)
-    assert (db.execute(query).fetchone() or ([],))[0] == pytest.approx(exact, abs=0.05)
-    for argument, sqlstate in (("null", "22004"), ("'crowd', 'nobody'", "42704")):
-        with fails(sqlstate):
-            admin.execute(f"select memory_index_create({argument})")
-
-
-def test_an_index_of_more_than_250000_memories_is_searched_more_broadly(
-    crowd: None, admin: psycopg.Connection, db: psycopg.Connection
-) -> None:
-    def pages() -> int:
-        query = """explain (analyze, buffers, timing off, format json) select id
-            from _mindful.recall_dense(llm_embed('note 7', 'scripted-embedder'), 'scripted-embedder', 10, null)"""
-        db.execute(query)  # reads the catalog
-        plan = one(db, query)[0]["Plan"]
-        return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
-
-    admin.execute("select memory_index_create('crowd', 'scripted-embedder')")
-    db.execute("set mindful.tenant = 'crowd'")
-    few = pages()
-    count = "insert into memory_count (tenant, memories, lexemes) values ('crowd', %s, 0)"
-    db.execute(count, (220_000,))
-    assert pages() < 1.1 * few
-    db.execute(count, (1,))
-    assert (broad := pages()) > 1.3 * few
-    db.execute(count, (1_750_000,))
-    assert pages() > 1.3 * broad
-
-
-SHORT, LONG = (str(UUID(int=number)) for number in (1, 2))
-
-
-@pytest.fixture
-def various(crowd: None, db: psycopg.Connection) -> Callable[[str], tuple[set[int], int]]:
-    """Half of the memories are facts of a common source and a long session, three are reflections of rare ones.
-
-    Value: a function that returns the memories found under a filter, and the pages read.
-    """
-    db.execute("set session_replication_role = replica")
-    db.execute(
-        "insert into session (tenant, session_id) select 'crowd', unnest(%s::uuid[])", ([SHORT, LONG],)
-    )
-    db.execute(
-        """update memory m set kind = n.kind, source = n.source, source_key = m.id, session_id = n.session_id::uuid,
-               turn = case when n.session_id is not null then m.id end
-           from (values (0, 'reflection', 'rare', %s), (1, 'fact', 'common', %s), (2, 'summary', 'other', null))
-               n (number, kind, source, session_id)
-           where m.tenant = 'crowd'
-               and n.number = case when m.id %% 10000 = 0 then 0 when m.id %% 2 = 0 then 1 else 2 end""",
-        (SHORT, LONG),
-    )
-    db.execute("reset session_replication_role")
-    db.execute("set mindful.tenant = 'crowd'")
-
-    def found(given: str) -> tuple[set[int], int]:
-        query = f"""select id from _mindful.recall_dense(llm_embed('note 7', 'scripted-embedder'),
-            'scripted-embedder', 10, _mindful.recall_filter({given}))"""
-        ids = {id_ for (id_,) in db.execute(query)}  # reads the catalog too
-        plan = one(db, "explain (analyze, buffers, timing off, format json) " + query)[0]["Plan"]
-        return ids, int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
-
-    return found
-
-
-@pytest.mark.parametrize(
-    ("given", "number", "reads_few"),
-    [
-        ("array['fact'], null, null, null, null", 10, True),
-        ("array['reflection'], null, null, null, null", 3, False),
-        ("array['document'], null, null, null, null", 0, False),
-        ("null, null, null, null, null, 'common'", 10, True),
-        ("null, null, null, null, null, 'rare'", 3, True),
-        (f"null, null, '{LONG}', null, null", 10, True),
-        (f"null, null, '{SHORT}', null, null", 3, True),
-    ],
-)
-def test_a_filter_of_a_large_tenant_is_looked_up_in_the_indexs_order(
-    various: Callable[[str], tuple[set[int], int]],
-    admin: psycopg.Connection,
-    given: str,
-    number: int,
-    reads_few: bool,
-) -> None:
-    exact, _ = various(given)
-    assert len(exact) == number
-    admin.execute("select memory_index_create('crowd', 'scripted-embedder')")
-    found, pages = various(given)
-    assert (len(found), pages < 10_000) == (number, reads_few)
-    assert number == 10 or found == exact
-
-
-def test_without_an_index_memories_are_compared_once(various: Callable[[str], tuple[set[int], int]]) -> None:
-    kinds = "array['{}'], null, null, null, null"
-    (_, common), (_, rare) = (various(kinds.format(kind)) for kind in ("fact", "reflection"))
-    assert rare < 1.2 * common
 
 
 def test_only_an_administrator_makes_an_index(ana: psycopg.Connection) -> None:

@@ -131,6 +131,7 @@ def test_a_memory_that_lacks_what_is_asked_about_scores_less_and_may_still_answe
     embedder: Any = SimpleNamespace(name="e", relation="e")  # the memories lack no word of the question
     scores = _scores(Stored(FakeDatabase({}), embedder), embedder, found)
     assert 0 < scores[2] < scores[1]
+    assert scores[1] == pytest.approx(0.7 * 0.5 + 0.3)  # it lacks no word, so nothing is far from it
 
 
 class FakeEmbedder:

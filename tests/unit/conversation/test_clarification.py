@@ -49,6 +49,12 @@ def test_the_question_is_asked_again_with_the_full_name() -> None:
     assert named("Where does Berg live?", "Anna Berg") == "Where does Anna Berg live?"
 
 
+@pytest.mark.parametrize(("longer", "asked"), [(0, True), (1, False)])
+def test_names_are_looked_for_in_questions_of_a_thousand_characters(longer: int, asked: bool) -> None:
+    question = "Where is Anna?" + "?" * (1000 - len("Where is Anna?") + longer)
+    assert (of_names(question, ["I met Anna Berg.", "I met Anna Stein."]) is not None) == asked
+
+
 def test_at_most_three_names_are_asked_for() -> None:
     found = of_names("Where is Anna?", [f"I met Anna {name}." for name in ("Dahl", "Cole", "Berg", "Amis")])
     assert found is not None

@@ -3,7 +3,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mindful.conversation.matter import Common, _kind, asks, asks_whether, is_own, subjects
+from mindful.conversation.matter import (
+    _OWN_MATTERS,
+    ABOUT,
+    BEARS,
+    Common,
+    _kind,
+    _margin,
+    asks,
+    asks_whether,
+    is_own,
+    subjects,
+)
 
 PUMP = Common(frozenset(("pump",)), 0.4, 0.4)
 """One memory about the same thing."""
@@ -103,3 +114,83 @@ def test_what_memories_tell_of_makes_a_question_the_users_own(
 )
 def test_one_name_is_of_somebody_whom_the_user_knows(question: str, expected: bool) -> None:
     assert (_kind(question, Common()) == "person") is expected
+
+
+ALIKE = Common(similarity=ABOUT)
+"""A memory about the things of the question."""
+
+
+@pytest.mark.parametrize(
+    ("question", "common", "kind"),
+    [
+        ("What did I wear?", Common(), "done"),
+        ("When is my exam?", Common(), "mine"),
+        ("Is it ours?", ALIKE, "mine"),
+        ("Is it ours?", Common(similarity=ABOUT - 0.01), "own"),
+        ("Is it there?", Common(is_named=True), "named"),
+        ("Is it ours?", Common(is_named=True), "named"),
+        ("Should I buy ours?", Common(), "else"),
+        ("Where does Hilda live?", Common(), "person"),
+        ("Who founded the pump?", PUMP, "told"),
+        ("Who founded the mill?", ALIKE, "certain"),
+        ("Who founded the mill?", Common(similarity=ABOUT - 0.01), "else"),
+        ("Who founded a pump?", PUMP, "same"),
+        ("Who founded a pump?", Common(closest=BEARS), "near"),
+        ("Who founded a pump?", Common(closest=BEARS - 0.01), "else"),
+        ("Who founded a pump?", Common(), "else"),
+    ],
+)
+def test_a_question_is_of_the_first_kind_that_it_fits(question: str, common: Common, kind: str) -> None:
+    assert _kind(question, common) == kind
+
+
+class Leaning:
+    """An embedder to which a question is so much closer to the user's own matters than to others."""
+
+    sha256 = "cafe"
+
+    def __init__(self, margin: float) -> None:
+        self.name = f"leaning {margin}"
+        self._margin = margin
+
+    def embed(self, texts: list[str]) -> list[list[float]]:
+        if len(texts) == 1:
+            return [[1.0, 0.0]]
+        side = self._margin + 0.5
+        return [[side, (1 - side**2) ** 0.5] if text in _OWN_MATTERS else [0.5, 0.75**0.5] for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("question", "common", "least"),
+    [
+        ("When is my exam?", Common(), -0.1),
+        ("Is it there?", Common(is_named=True), -0.05),
+        ("What are we?", Common(), 0.0),
+        ("Where does Hilda live?", Common(), 0.035),
+        ("Who founded the pump?", PUMP, -0.05),
+        ("Who founded the mill?", ALIKE, 0.0),
+        ("Who founded a pump?", PUMP, 0.03),
+        ("Who founded a pump?", Common(closest=BEARS), 0.05),
+        ("Who founded a pump?", Common(), 0.08),
+    ],
+)
+def test_each_kind_needs_a_margin_of_its_own(question: str, common: Common, least: float) -> None:
+    for margin, own in ((least + 0.002, True), (least - 0.002, False)):
+        embedder: Any = Leaning(margin)
+        assert is_own(embedder, question, common) is own
+
+
+def test_the_seven_closest_examples_of_each_kind_count() -> None:
+    class Spread(Leaning):
+        """Of the user's own matters so many are as near as can be, the others far."""
+
+        def __init__(self, near: int) -> None:
+            self.name, self._near = f"spread {near}", near
+
+        def embed(self, texts: list[str]) -> list[list[float]]:
+            near = set(_OWN_MATTERS[: self._near])
+            return [[1.0, 0.0] if len(texts) == 1 or text in near else [0.0, 1.0] for text in texts]
+
+    for near in range(9):
+        embedder: Any = Spread(near)
+        assert _margin(embedder, "Who?") == pytest.approx(min(near, 7) / 7)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import importlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -80,6 +81,32 @@ def is_linear(call: Callable[[str], object]) -> Iterator[str]:
 def test_no_module_but_one_imports_regular_expressions() -> None:
     users = [name for name, path in MODULES.items() if {"re", "regex", "re2", "fnmatch"} & set(imports(path))]
     assert users == [pattern.__name__]
+
+
+def test_a_pattern_is_compiled_at_its_first_use_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[tuple[str, int]] = []
+    compile_ = re.compile
+
+    def compiling(source: str, flags: int) -> re.Pattern[str]:
+        compiled.append((source, flags))
+        return compile_(source, flags)
+
+    monkeypatch.setattr(pattern, "LINEAR", [])
+    monkeypatch.setattr(pattern, "SHORT", [])
+    monkeypatch.setattr(re, "compile", compiling)
+    whole, short = pattern.linear("a+", pattern.IGNORECASE), pattern.Short("b", 3)
+    assert (compiled, whole.pattern, whole.flags) == ([], "a+", pattern.IGNORECASE)
+    assert whole.findall("aAba") == ["aA", "a"]
+    assert (whole.split("xay"), whole.sub("-", "xAy"), bool(whole.search("b"))) == (["x", "y"], "x-y", False)
+    assert compiled == [("a+", pattern.IGNORECASE)]
+    assert (bool(short.search("aab")), short.split("abab")) == (True, ["abab"])
+    assert compiled == [("a+", pattern.IGNORECASE), ("b", 0)]
+
+
+def test_every_pattern_can_be_compiled() -> None:
+    patterns: list[pattern.Linear | pattern.Short] = [*pattern.LINEAR, *pattern.SHORT]
+    for made in patterns:
+        assert made.fullmatch("\0") is None or made.search("\0")
 
 
 @pytest.mark.parametrize("made", pattern.LINEAR, ids=lambda made: str(made.pattern)[:40])

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 from mindful.core.errors import EngineError, InvalidParameterError
-from mindful.generate.each import _rows, llm_embed_each
+from mindful.generate.call import Arguments
+from mindful.generate.each import (
+    _rows,
+    llm_classify_each,
+    llm_embed_each,
+    llm_generate_each,
+    llm_if_each,
+)
 from unit.fakes import FakeDatabase, scripted, wrapped
 
 
@@ -64,3 +71,41 @@ def test_a_cancel_is_heard_between_texts_that_fail_before_a_model_runs() -> None
     assert [row["result"] for row in rows] == [None] * 50
     assert all("content is empty" in row["error"] for row in rows)
     assert db.checks >= 50
+
+
+GENERATED = {"s": {"replies": [["rain", "wet"]], "default": "dry", "context_length": 64}}
+NO_FORM = (None, None, False, None, None, None)
+"""Instruction, model, subtract_prior, descriptions, examples and classifier, left out."""
+
+
+def test_each_prompt_has_its_answer_or_its_error() -> None:
+    db = FakeDatabase(scripted(**GENERATED))
+    arguments = dict.fromkeys(Arguments._fields) | {"max_tokens": 8, "temperature": 0.0, "truncate": False}
+    arguments |= {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
+    arguments |= {"presence_penalty": 0.0, "frequency_penalty": 0.0}
+    prompts = ["rain", None, "word " * 100, "sun"]
+    rows = wrapped(llm_generate_each)(db, prompts, "null", *arguments.values())
+    assert [(row["number"], row["result"]) for row in rows] == [(1, "wet"), (2, None), (3, None), (4, "dry")]
+    assert [row["error"] and json.loads(row["error"])["sqlstate"] for row in rows] == [
+        None,
+        None,
+        "54000",
+        None,
+    ]
+
+
+def test_each_text_has_its_label_or_its_truth() -> None:
+    db = FakeDatabase(scripted(s={"replies": [["rain", "wet"]], "default": "dry"}))
+    rows = wrapped(llm_classify_each)(db, ["rain", None, "", "sun"], ["wet", "dry"], "null", *NO_FORM)
+    assert [row["result"] and row["result"]["label"] for row in rows] == ["wet", None, None, "dry"]
+    assert [row["error"] is None for row in rows] == [True, True, False, True]
+    true = FakeDatabase(scripted(s={"replies": [["Text: rain", "true"]], "default": "false"}))
+    rows = wrapped(llm_if_each)(true, ["rain", None, "sun"], "It is wet.", "null", None)
+    assert [row["result"] for row in rows] == [True, None, False]
+    rows = wrapped(llm_if_each)(true, ["rain", None], None, "null", None)
+    assert [(row["result"], row["error"]) for row in rows] == [(None, None)] * 2
+
+
+def test_texts_of_more_than_one_dimension_are_refused() -> None:
+    with pytest.raises(InvalidParameterError, match="more than one dimension"):
+        _rows(FakeDatabase(), [["a"], ["b"]], "null", lengths)  # type: ignore[list-item]

@@ -90,3 +90,52 @@ def test_nothing_asks_nothing() -> None:
     assert many(db, [None], ["a", "b"]) == [None]
     assert wrapped(label.llm_if)(db, None, "x", None) is wrapped(label.llm_if)(db, "x", None, None) is None
     assert db.asked == []
+
+
+def test_many_texts_are_judged_in_their_order_and_null_stays_null() -> None:
+    db = database(replies=[["Text: rain", "true"]], default="false")
+    judge = wrapped(label.llm_if_many)
+    assert judge(db, ["sun", None, "rain"], "It is wet.", None) == [False, None, True]
+    assert judge(db, [None], "It is wet.", None) == [None]
+    assert judge(db, [], "It is wet.", None) == []
+    assert judge(db, None, "It is wet.", None) is judge(db, ["rain"], None, None) is None
+    assert wrapped(label.llm_if)(db, None, "It is wet.", None) is None
+    assert wrapped(label.llm_if)(db, "rain", None, None) is None
+
+
+@pytest.mark.parametrize(
+    "descriptions", ["[]", "3", "null", '{"a": 1}', '{"a": null}', '{"a": "b", "c": ["d"]}']
+)
+def test_descriptions_are_an_object_of_texts(descriptions: str) -> None:
+    with pytest.raises(InvalidParameterError, match="object of texts"):
+        label._descriptions(descriptions)
+    assert label._descriptions('{"a": "b"}') == {"a": "b"}
+    assert label._descriptions(None) == {}
+
+
+@pytest.mark.parametrize(
+    "examples",
+    [
+        "{}",
+        "3",
+        "[3]",
+        '[{"content": "a"}]',
+        '[{"label": "a"}]',
+        '[{"content": "a", "label": "b", "more": "c"}]',
+        '[{"content": "a", "label": 3}]',
+        '[{"content": " ", "label": "b"}]',
+        '[{"content": "a", "label": "b"}, {"content": "a", "label": ""}]',
+    ],
+)
+def test_examples_are_an_array_of_texts_with_labels(examples: str) -> None:
+    with pytest.raises(InvalidParameterError, match="content and label"):
+        label._examples(examples)
+    assert label._examples('[{"content": "a", "label": "b"}]') == [("a", "b")]
+    assert label._examples(None) == []
+
+
+@pytest.mark.parametrize("name", ["instruction", "model", "descriptions", "examples"])
+def test_a_trained_classifier_is_asked_without_a_form(name: str) -> None:
+    given = dict.fromkeys(("instruction", "model", "descriptions", "examples")) | {name: "x"}
+    with pytest.raises(InvalidParameterError, match="classifier is passed with"):
+        label.classified(database(), ["a", "b"], subtract_prior=None, classifier="priority", **given)

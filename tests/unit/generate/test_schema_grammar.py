@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import re
 from decimal import Decimal
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -113,3 +115,50 @@ def test_what_nothing_fits_is_an_error(schema: dict[str, Any]) -> None:
 def test_a_reference_may_lead_back() -> None:
     rules = grammar({"type": "object", "properties": {"next": {"$ref": "#"}}})
     assert any(rules["root"] in body for name, body in rules.items() if name != "root")
+
+
+def whole(rules: dict[str, str], name: str = "root") -> str:
+    """A rule as a regular expression, with the rules that it refers to in their places."""
+
+    def turned(found: re.Match[str]) -> str:
+        if found["literal"]:
+            return re.escape(str(json.loads(found["literal"])))
+        return f"(?:{whole(rules, found['rule'])})" if found["rule"] else ""
+
+    form = r'(?P<literal>"(?:[^"\\]|\\.)*")|(?P<rule>\b[a-z][\w-]*)|\s+'
+    return re.sub(form, turned, rules[name])
+
+
+@pytest.mark.parametrize("required", [(), ("a",), ("b",), ("a", "c"), ("a", "b", "c")])
+@pytest.mark.parametrize("least", range(5))
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 4, None])
+def test_an_object_has_as_many_members_as_it_may(
+    required: tuple[str, ...], least: int, most: int | None
+) -> None:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: {"const": 1} for name in "abc"},
+        "required": list(required),
+        "additionalProperties": False,
+        "minProperties": least,
+    } | ({} if most is None else {"maxProperties": most})
+    fitting = [
+        names
+        for size in range(4)
+        for names in combinations("abc", size)
+        if set(required) <= set(names) and least <= size <= (3 if most is None else most)
+    ]
+    if not fitting:
+        with pytest.raises(InvalidParameterError):
+            grammar(schema)
+        return
+    allowed = re.compile(whole(grammar(schema)))
+    found = [
+        names
+        for size in range(4)
+        for names in combinations("abc", size)
+        if allowed.fullmatch("{" + ",".join(f'"{name}":1' for name in names) + "}")
+    ]
+    assert found
+    assert set(found) <= set(fitting)
+    assert found == fitting or least > len(required) or most is not None

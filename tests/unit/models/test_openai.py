@@ -322,3 +322,18 @@ def test_options_that_were_written_into_the_registry_are_checked(
     options = {key: OPTIONS[key] for key in OPTIONS if key != "server"}
     with pytest.raises(InvalidParameterError, match="no option server"):
         openai.load(ModelSpec("m", "generator", "openai", server.source("ok"), "", options), host)
+
+
+@pytest.mark.parametrize(("most", "read"), [(None, 50), (60, 50), (21, 30), (20, 20), (0, 0)])
+def test_an_answer_is_read_to_its_end_or_to_its_limit(most: int | None, read: int) -> None:
+    class Response:
+        """Fifty bytes, ten at a time."""
+
+        left = 50
+
+        def read(self) -> bytes:
+            self.left -= 10
+            return b"x" * 10 if self.left >= 0 else b""
+
+    response: Any = Response()
+    assert len(http._body(response, most)) == read
