@@ -140,6 +140,9 @@ bench-labels: dev #: measure how many labels a certificate needs (ANSWERS=file o
 bench-shown: up scripted dev #: measure whether chats answer rightly from what they are shown, 5 minutes (BENCH_ARGS="--half held --worlds 2")
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" $(dev)python tests/bench/shown.py $(BENCH_ARGS)
 
+bench-matter: up scripted dev #: fit what tells questions about one's own matters from general ones (DATA=folder)
+	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=plpy/src $(dev)python tests/bench/matter.py $(DATA)
+
 bench-imports: up scripted dev #: measure what fitting's libraries cost a connection (BENCH_ARGS="--write docs/confidence.md")
 	@MINDFUL_TEST_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=tests $(dev)python tests/bench/imports.py $(BENCH_ARGS)
 
