@@ -138,7 +138,8 @@ end
 $$;
 comment on function _mindful.recall_hidden(timestamptz) is 'How many memories are not valid at a time, counted up to about a hundred.';
 
--- The planner does not know how many memories a tenant has, and would read all ten million for a filter that a fifth pass.
+-- The planner does not know how many memories a tenant has. It would read all ten million for a filter that a fifth pass,
+-- and compare all memories of a small table with all embeddings. So LATERAL with OFFSET 0 says what is looked up for what.
 create function _mindful.recall_nearest(embedding vector, embedder text, candidates integer, filter recall_filter, by_index boolean)
 returns table (id bigint, similarity double precision)
 language plpgsql stable parallel restricted security invoker rows 70
@@ -150,23 +151,24 @@ set jit = off
 as $$
 declare
     vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
-    admitted text := 'mindful.memory m where m.tenant = e.tenant and m.id = e.id and _mindful.recall_admits($3, m)';
 begin
-    -- The tenant as a constant: an index of its own is found by it. Memory is read only where it decides.
+    -- The tenant as a constant: an index of its own is found by it.
     return query execute format('
         select n.id, 1 - n.distance
         from (
-            select e.id, (e.embedding operator(%1$s.<=>) $1) %5$s as distance
-            from mindful.%2$I e %4$s
-            where e.tenant = %3$L
+            select e.id, (e.embedding operator(%1$s.<=>) $1) %4$s as distance
+            from ' || case
+                when filter is null then 'mindful.%2$I e where e.tenant = %3$L'
+                when by_index then 'mindful.%2$I e cross join lateral (
+                    select from mindful.memory m where m.tenant = e.tenant and m.id = e.id and _mindful.recall_admits($3, m) offset 0
+                ) m where e.tenant = %3$L'
+                else 'mindful.memory m cross join lateral (
+                    select e.id, e.embedding from mindful.%2$I e where e.tenant = m.tenant and e.id = m.id offset 0
+                ) e where m.tenant = %3$L and _mindful.recall_admits($3, m)'
+            end || '
             order by distance
             limit $2
         ) n', vector_schema, _mindful.embedding_table(embedder), _mindful.tenant(),
-        case
-            when filter is null then ''
-            when by_index then format('cross join lateral (select from %s offset 0) m', admitted)
-            else 'join ' || replace(admitted, ' where ', ' on ')
-        end,
         case when not by_index then '+ 0' end)  -- no index gives this order
     using embedding, candidates, filter;
 end
@@ -205,6 +207,7 @@ create function _mindful.recall_dense(embedding vector, embedder text, candidate
 returns table (id bigint, similarity double precision)
 language plpgsql stable parallel restricted security invoker rows 70
 set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
 set hnsw.ef_search = 100
 set enable_seqscan = off
 as $$

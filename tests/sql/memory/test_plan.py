@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from support import Connect, one
+from support.memories import remember_all
 
 TURNS, FEW = 1000, 400
 SETTINGS = {
@@ -66,6 +67,24 @@ def test_calls_throw_away_few_of_the_rows_that_they_read(ana: psycopg.Connection
         if (rows := node.get("Rows Removed by Filter", 0) * node["Actual Loops"]) > FEW
     ]
     assert thrown == []
+
+
+def test_a_filter_is_looked_up_once_for_each_memory(ana: psycopg.Connection, connect: Connect) -> None:
+    """By estimates of a smaller table, the planner compared all memories with all embeddings."""
+    ana.execute("reset role")  # policies lead to other plans
+    remember_all(ana, *(f"In week {n} it rained in place {n % 40}." for n in range(600)))
+    admin = connect()
+    admin.execute("analyze")
+    admin.execute(
+        "update pg_class set reltuples = 200 where relname like 'memory\\_embedding%' and relkind = 'r'"
+    )
+    compared = [
+        node["Rows Removed by Join Filter"] * node["Actual Loops"]
+        for plan in plans(ana, "select * from memory_recall('week 77', metadata => '{}')")
+        for node in nodes(plan["Plan"])
+        if "Rows Removed by Join Filter" in node
+    ]
+    assert sum(compared) <= 600
 
 
 def plans(connection: psycopg.Connection, call: str) -> list[dict[str, Any]]:

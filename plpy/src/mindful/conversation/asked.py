@@ -6,6 +6,9 @@ noun, in each of its forms, is most often about another matter.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
+
 from mindful.core.pattern import IGNORECASE, Short, linear
 
 _LONGEST = 300
@@ -119,6 +122,8 @@ def asks_who_is(question: str) -> bool:
     return _WHO_IS.search(question) is not None
 
 
+# Each memory that may answer a question asks these about it again.
+@lru_cache(maxsize=4)
 def thing_named(question: str) -> str | None:
     """Return the noun of what a question asks the name of: "cat" of "What is the name of my cat?"."""
     if asks_who_is(question):
@@ -126,12 +131,13 @@ def thing_named(question: str) -> str | None:
     return next(iter(_nouns(question, _NAMING)[-1:]), None)
 
 
-def nouns_asked(question: str) -> list[str]:
+@lru_cache(maxsize=4)
+def nouns_asked(question: str) -> Sequence[str]:
     """Return the nouns that a question is about, if its form tells: those of "choir rehearsal" in "When is ...?"."""
     if _FAVOURITE.search(question):
-        return []
+        return ()
     found = (_nouns(question, (form,)) for form in (*_NAMING, *_OTHERS))
-    return next(filter(None, ([noun for noun in nouns if noun not in _KIND_ALONE] for nouns in found)), [])
+    return next(filter(None, ([noun for noun in nouns if noun not in _KIND_ALONE] for nouns in found)), ())
 
 
 def has_measure(question: str, memory: str) -> bool:

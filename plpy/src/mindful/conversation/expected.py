@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from mindful.conversation import naming
 from mindful.conversation.asked import asks_who_is, has_measure, nouns_asked, thing_named
@@ -165,6 +166,7 @@ def plain(message: str) -> str:
     return rest if len(rest) >= _REST else message
 
 
+@lru_cache(maxsize=4)
 def kind_of(question: str) -> str:
     """Return what a question asks for: reason, color, name, time, number, place or other."""
     if asks_who_is(question):
@@ -188,6 +190,7 @@ def candidates(question: str, memory: str) -> list[str]:
     return _candidates(question, kind_of(question), _words_of(question), memory)
 
 
+@lru_cache(maxsize=4)
 def _words_of(question: str) -> _Known:
     words = {word.lower() for word in _WORD.findall(question)}
     return _Known(words | {_base(word) for word in words})

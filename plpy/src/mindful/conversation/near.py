@@ -43,14 +43,16 @@ class Stored:
 
     def similarities(self, ids: Sequence[int], vectors: Sequence[str]) -> Sequence[float]:
         """Compare meanings; 0 for a memory without a vector. A vector that several have is read once."""
+        # The sub-selects hide the arrays' lengths from the planner, which else makes a plan for each call.
         places = {vector: place for place, vector in enumerate(dict.fromkeys(vectors), 1)}
         rows = self._db.rows(
             f"""with given as materialized (
                     select g.place, _mindful.vector(g.vector) as vector
-                    from pg_catalog.unnest($3) with ordinality g (vector, place)
+                    from pg_catalog.unnest((select $3)) with ordinality g (vector, place)
                 )
                 select coalesce(s.similarity, 0) as similarity
-                from rows from (pg_catalog.unnest($1), pg_catalog.unnest($2)) with ordinality k (id, place, number)
+                from rows from (pg_catalog.unnest((select $1)), pg_catalog.unnest((select $2)))
+                    with ordinality k (id, place, number)
                 join given g on g.place = k.place
                 left join lateral (
                     select _mindful.similarity(e.embedding, g.vector) as similarity

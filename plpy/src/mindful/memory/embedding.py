@@ -40,11 +40,14 @@ def _embed(db: Database, embedder: FoundEmbedder, keys: Sequence[Row]) -> None:
     tenants, ids = [key["tenant"] for key in keys], [key["id"] for key in keys]
     rows = keys if keys[0]["content"] is not None else _contents(db, tenants, ids)
     vectors = embedder.embed([row["content"] for row in rows])
+    # The sub-selects hide the arrays' lengths from the planner, which else makes a plan for each statement.
     db.rows(
         f"""insert into mindful.{embedder.relation} (tenant, id, embedding, content_hash)
             select k.tenant, k.id, _mindful.vector(k.embedding), k.content_hash
-            from rows from (pg_catalog.unnest($1), pg_catalog.unnest($2), pg_catalog.unnest($3), pg_catalog.unnest($4))
-                k (tenant, id, embedding, content_hash)
+            from rows from (
+                pg_catalog.unnest((select $1)), pg_catalog.unnest((select $2)),
+                pg_catalog.unnest((select $3)), pg_catalog.unnest((select $4))
+            ) k (tenant, id, embedding, content_hash)
             cross join lateral (
                 select m.content_hash from mindful.memory m where m.tenant = k.tenant and m.id = k.id offset 0
             ) m
