@@ -152,7 +152,8 @@ def test_the_more_a_question_has_to_do_with_the_user_the_less_it_must_resemble_s
     least = (_LEAST - _log_odds(signs)) / _WEIGHTS["margin"]
     for margin, own in ((least + 0.002, True), (least - 0.002, False)):
         assert is_own(Leaning(margin), question, common) is own  # type: ignore[arg-type]
-    assert (least < 0) == (signs["self"] + signs["named"] + signs["similarity"] > 0)
+    bare = _signs(Leaning(0.0), "Who founded a pump?", Common())  # type: ignore[arg-type]
+    assert least <= (_LEAST - _log_odds(bare)) / _WEIGHTS["margin"]
 
 
 def test_the_seven_closest_examples_of_each_kind_count() -> None:
