@@ -20,6 +20,7 @@ from typing import Any, cast
 
 import numpy as np
 import psycopg
+from mindful import confidence
 from mindful.confidence.question import questions
 from mindful.conversation import bearing, matter
 from mindful.core.ports import Database, Row, Vector
@@ -33,6 +34,19 @@ ROLE = "mindful_bench"
 FITTED = ("design", "second", "third", "fourth", "changes", "sixth")
 BESIDE = 60
 """General questions that are asked beside the memories of each world."""
+ELSEWHERE = 6
+"""Questions about own matters that are asked beside the memories of each other world, and without memories."""
+ABOUT_IT = 12
+"""General questions that are asked after the user has mentioned what they are about."""
+MENTIONS = (
+    "We talked about {} at dinner.",
+    "{} came up in my class last week.",
+    "My cousin Ana knows a lot about {}.",
+    "Tomorrow I have a call because of {}.",
+    "I wrote something about {} in 2019.",
+)
+MENTIONED = "package, beside a memory that mentions its subject"
+UNRELATED = "own, beside other memories or none"
 WEIGHED = 6
 """Recalled memories that a chat weighs."""
 
@@ -94,20 +108,36 @@ def general(data: Path | None) -> list[tuple[str, str]]:
     return found
 
 
+def subjects() -> list[tuple[str, str]]:
+    """Return general questions of the package, and what each is about."""
+    facts = json.loads((Path(confidence.__file__).parent / "facts.json").read_text())
+    rows = [(one["questions"][0], row.split("|")[0]) for one in facts["general"] for row in one["rows"]]
+    return [(subject, question.format(subject)) for question, subject in rows]
+
+
 def asked(db: psycopg.Connection[Any], others: Sequence[tuple[str, str]]) -> Iterator[Asked]:
     """Ask all questions, and yield those that ask for a fact."""
     sql, drawn = Sql(db), random.Random(1)
     embedder: Any = Embedder(sql)
     for half in DATA:
-        for memories, own in worlds(half):
-            if not memories:
-                continue
+        told = [world for world in worlds(half) if world[0]]
+        own = [[(one.kind, one.text) for one in asked if "talk" not in one.kind] for _, asked in told]
+        for number, (memories, _) in enumerate([*told, ([], [])]):
+            elsewhere = [one for at, asked in enumerate(own) if at != number for one in asked]
             db.execute("savepoint world")
             db.execute("select memory_insert_many(%s)", (json.dumps([{"content": one} for one in memories]),))
-            mine = [(one.kind, one.text) for one in own if "talk" not in one.kind]
-            for source, text in [*mine, *drawn.sample(others, min(BESIDE, len(others)))]:
+            mine = own[number] if memories else []
+            some = [(UNRELATED, text) for _, text in drawn.sample(elsewhere, min(ELSEWHERE, len(elsewhere)))]
+            for source, text in [*mine, *some]:
                 if signs := signs_of(sql, embedder, text):
-                    yield Asked(half, source, (source, text) in mine, signs)
+                    yield Asked(half, source, True, signs)
+            for source, text in drawn.sample(others, min(BESIDE, len(others))):
+                if signs := signs_of(sql, embedder, text):
+                    yield Asked(half, source, False, signs)
+            for subject, text in drawn.sample(subjects(), ABOUT_IT):
+                db.execute("select memory_insert(%s)", (drawn.choice(MENTIONS).format(subject),))
+                if signs := signs_of(sql, embedder, text):
+                    yield Asked(half, MENTIONED, False, signs)
             db.execute("rollback to world")
 
 

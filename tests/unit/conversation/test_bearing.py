@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mindful.conversation.bearing import Bearing, _scores, invents
+from mindful.conversation.bearing import Bearing, _common, _scores, invents
 from mindful.conversation.near import Stored
 from mindful.core.ports import Row
 from unit.fakes import FakeDatabase
@@ -263,3 +263,13 @@ def test_a_memory_with_the_name_or_number_of_a_message_concerns_it(
     found = bearing(question, {1: held}, {1: ""})
     found.contents[1] = memory
     assert found.concerns(1, compared=False) is expected
+
+
+def test_a_question_that_was_asked_before_is_not_what_it_is_about() -> None:
+    asked = replace(
+        bearing("Where is the office?", {1: "office", 2: "office"}),
+        similarities={1: 1.0, 2: 0.5},
+        contents={1: "Where is the office?", 2: "The office is in Graz."},
+    )
+    common = _common(asked)
+    assert (common.similarity, common.closest) == (0.5, 0.5)

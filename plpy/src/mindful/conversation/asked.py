@@ -54,18 +54,21 @@ _MONEY = (
     r"pesos?|rupees?|rubles?|zlotys?|lira|dirhams?|shekels?|bucks|eur|usd|gbp|chf|free|costs?|pric(?:e|ed|es)|pay|"
     r"pays|paid|rent|rents|fees?|charges?|budget|sells?|sold|worth|owes?|salary|earns?|wages?|bill|discount|quid|fivers?|"
     r"tenners?|grand|deposit|quoted?)\b|"
-    # An amount without its currency: "720 a month", "235 for twelve weeks". Years and times are none.
-    r"(?<![\w.:])(?!(?:19|20)\d\d\b)\d{2,}(?:[.,]\d+)*"
-    r"(?= ?(?:an?\b|per\b|/|for\b|each\b|in all\b|altogether\b|now\b|[.,;)]|$))"
+    # An amount without its currency: "720 a month", "235 for twelve weeks". Years, times and numbers of rooms are none.
+    r"(?<![\w.:])(?<!\bat )(?<!\bby )(?<!\bfrom )(?<!\buntil )(?<!\bnumber )(?<!\broom )(?<!\bflat )(?!(?:19|20)\d\d\b)"
+    r"\d{2,}(?:[.,]\d+)*(?= ?(?:an?\b|per\b|plus\b|/|for\b|each\b|in all\b|altogether\b|now\b|[.,;)]|$))"
 )
 _MEASURES = tuple(
     (linear(question, IGNORECASE), linear(memory, IGNORECASE))
     for question, memory in (
         (
             r"\bhow much\b[^?]{0,80}\b(?:costs?|pay|paid|owe|earn|charge|spend|spent|rent|budget|worth|fees?|price)\b|"
-            r"\b(?:what|which)\b[^?]{0,80}\b(?:costs?|price|fee|budget|salary)\b|"
-            r"\bhow much(?: is| are| was| were|'s) (?:the|an?|my|our|one|each|it)\b",
+            r"\b(?:what|which)\b[^?]{0,80}\b(?:costs?|price|fee|budget|salary)\b",
             _MONEY,
+        ),
+        (
+            r"\bhow much(?: is| are| was| were|'s) (?:the|an?|my|our|one|each|it)\b",
+            rf"{_MONEY}|%|\bpercent\b|\d(?! ?(?:nights?|days?|weeks?|hours?|minutes?|people|[ap]m|o'clock|[:\d]))",
         ),
         (
             r"\bhow old\b",
@@ -94,7 +97,8 @@ _MEASURES = tuple(
 """Questions for a measure, and what a memory has that tells it."""
 _WORD = linear(r"[^\W_]+")
 _ENDS = linear(
-    r"\b(?:of|in|on|at|from|for|with|who|whom|that|which|to|near|beside|by|about|until|since|like|again|now|and|or)\b",
+    r",|\b(?:of|in|on|at|from|for|with|who|whom|that|which|to|near|beside|by|about|until|since|like|again|now|and|or|"
+    r"today|tonight|tomorrow|here|there|please|exactly|right|then|yet|still)\b",
     IGNORECASE,
 )
 _OWNER = linear(r"['\u2019]s? ")
@@ -105,7 +109,7 @@ _DETERMINERS = frozenset(
 )
 _FAVOURITE = linear(r"\bfavou?rites?\b", IGNORECASE)
 _WHO_IS = Short(
-    r"\b[Ww]ho(?:'s|\u2019s| is| was| are| were) [^\W\d_a-z](?![^?]*[a-z]ing\b)[^?'\u2019]*\W*$", _LONGEST
+    r"\b[Ww]ho(?:'s|\u2019s| is| was| are| were) [^\W\d_a-z](?![^?]*\b[a-z]+ing\b)[^?'\u2019]*\W*$", _LONGEST
 )
 _KIND_ALONE = frozenset(
     _WORD.findall(
@@ -122,7 +126,7 @@ def asks_who_is(question: str) -> bool:
     return _WHO_IS.search(question) is not None
 
 
-# Each memory that may answer a question asks these about it again.
+# Called for each memory with the same question.
 @lru_cache(maxsize=4)
 def thing_named(question: str) -> str | None:
     """Return the noun of what a question asks the name of: "cat" of "What is the name of my cat?"."""

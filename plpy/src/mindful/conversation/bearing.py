@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from mindful.conversation.contrast import contrasts
 from mindful.conversation.expected import (
+    EMPTY,
     adds,
     answers,
     asks_for_names,
@@ -21,7 +22,7 @@ from mindful.conversation.expected import (
     plain,
     telling,
 )
-from mindful.conversation.matter import ABOUT, BEARS, OWN, Common, asks, asks_whether, is_own, subjects
+from mindful.conversation.matter import ABOUT, BEARS, OWN, Common, asks, asks_whether, is_own
 from mindful.conversation.near import Near, Stored
 from mindful.conversation.statement import declares
 from mindful.core.pattern import IGNORECASE, linear
@@ -64,6 +65,8 @@ _NEAR = 0.35
 _QUOTED = 0.3
 """Cosine similarity from which a memory is quoted beside the statement that the answer is unknown."""
 _MOST_QUOTED = 2
+_READ = 2000
+"""Characters of a memory in which names are looked for."""
 SEVERAL = linear(r"(?<!\bwhen )\b(?:are|were|both|all|which of|names of|list)\b", IGNORECASE)
 """Forms of questions that ask for more than one thing, so that no statement replaces another."""
 _TELLS_NAME = linear(r"\b(?:your (?:\w+ )?name is|you are|you're|call(?:ed)? you|you go by) (.*)", IGNORECASE)
@@ -295,12 +298,12 @@ def weigh(
 
 
 def _common(bearing: Bearing) -> Common:
-    near = bearing.near()
+    # The same question, asked before, tells nothing of what it is about.
+    telling = [id_ for id_ in bearing.similarities if adds(bearing.question, bearing.contents[id_])]
+    near = [id_ for id_ in bearing.near() if id_ in telling]
     return Common(
         max((bearing.similarities[id_] for id_ in near), default=0.0),
-        max(bearing.similarities.values(), default=0.0),
-        any(map(bearing.names, near))
-        or any(bearing.names(id_) & subjects(bearing.question) for id_ in bearing.contents),
+        max((bearing.similarities[id_] for id_ in telling), default=0.0),
     )
 
 
@@ -321,16 +324,19 @@ def _scores(near: Near, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, 
         vectors = dict(zip(texts, map(to_text, embedder.embed(texts)), strict=True))
         found = near.similarities(list(lacking), [vectors[words] for words in lacking.values()])
         rest = dict(zip(lacking, found, strict=True))
+    names = _names(bearing.question) | _lower_names(bearing.question, bearing.contents.values())
     return {
-        id_: _WHOLE * bearing.similarities[id_] + (1 - _WHOLE) * rest.get(id_, 1.0) - _mismatch(bearing, id_)
+        id_: _WHOLE * bearing.similarities[id_]
+        + (1 - _WHOLE) * rest.get(id_, 1.0)
+        - _mismatch(bearing, id_, names)
         for id_ in ids
     }
 
 
-def _mismatch(bearing: Bearing, memory: int) -> float:
+def _mismatch(bearing: Bearing, memory: int, names: Collection[str]) -> float:
     question, content = bearing.question, bearing.contents[memory]
     words = parts([content])
-    named = [*_names(question), *_lower_names(bearing), *_FRAME.findall(question)]
+    named = [*names, *_FRAME.findall(question)]
     owned = {word.lower() for word in OWNED.findall(question)}
     lacked = set(_PART.findall(bearing.beyond[memory].lower()))
     return (
@@ -354,12 +360,15 @@ def _names(question: str) -> set[str]:
     return set(_NAME.findall(_TITLE.sub("", question)))
 
 
-def _lower_names(bearing: Bearing) -> set[str]:
-    """Return the words of a question in lower case that its memories have as names."""
-    if bearing.question != bearing.question.lower():
+def _lower_names(question: str, contents: Iterable[str]) -> set[str]:
+    """Return the words of a question in lower case that memories have as names, and never otherwise."""
+    if question != question.lower():
         return set()
-    known = {name.lower() for content in bearing.contents.values() for name in _NAME.findall(content)}
-    return known & parts([bearing.question])
+    read = [_TITLE.sub("", content[:_READ]) for content in contents]
+    words = {word for content in read for word in _PART.findall(content)}
+    return {
+        name.lower() for content in read for name in _NAME.findall(content) if name.lower() not in words
+    } & parts([question]) - EMPTY
 
 
 def _has(words: Iterable[str], name: str) -> bool:

@@ -6,27 +6,39 @@ Similarity does not tell them apart: words that exclude each other occur in the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from mindful.core.pattern import IGNORECASE, linear
 
 _READ = 2000
 """Characters of a memory that are read."""
-_OPPOSITES = tuple(
+_LONGEST = 300
+"""Characters of a question that is read."""
+_TELLING = tuple(
     frozenset(words.split())
     for words in (
-        "first second third fourth fifth sixth last final",
         "day night",
-        "morning afternoon evening night",
+        "north south east west",
+        "monday tuesday wednesday thursday friday saturday sunday",
+        "january february march april june july august september october november december",
+    )
+)
+"""Words that exclude each other, before the word that they tell of or after it."""
+_OPPOSITES = _TELLING + tuple(
+    frozenset(words.split())
+    for words in (
+        "first second third fourth fifth sixth",
+        "morning afternoon evening",
         "home away",
         "indoor outdoor",
         "inside outside",
-        "front back rear",
+        "front back",
         "left right",
         "upper lower",
         "top bottom",
         "internal external",
-        "domestic foreign international",
+        "domestic foreign",
         "male female",
         "men women boys girls",
         "mother father",
@@ -36,51 +48,50 @@ _OPPOSITES = tuple(
         "uncle aunt",
         "nephew niece",
         "grandmother grandfather",
-        "north south east west",
         "spring summer autumn winter",
-        "monday tuesday wednesday thursday friday saturday sunday",
-        "january february march april june july august september october november december",
         "breakfast lunch dinner",
         "arrival departure",
-        "outward outbound return",
+        "outbound return",
         "opening closing",
         "incoming outgoing",
         "private public",
-        "personal business",
         "junior senior",
         "primary secondary",
-        "large small medium",
-        "big small",
-        "old new",
-        "cold hot warm",
         "gross net",
         "minimum maximum",
         "gas electricity water",
     )
 )
-"""Words that exclude each other."""
+"""Words that exclude each other, before the word that they tell of."""
 _WORD = linear(r"[^\W_]+")
 _BETWEEN = linear(r"[.!?;:,()]|\b(?:and|or|but)\b")
 """What separates a word from the one that it describes."""
+_TO = frozenset({"to", "until", "till", "through"})
 _PHRASE = linear(
-    r"\b(?:the|an?|my|our|his|her|their|your|its|this|that|each|per|[^\W\d_]+['\u2019]s) ((?:[^\W_]+[ -]){1,4}[^\W_]+)",
+    r"(\b(?:do|does|did|will|would|can|could|should|has|have|had) )?"
+    r"\b(?:the|an?|my|our|his|her|their|your|its|this|that|[^\W\d_]+['\u2019]s) ([^.!?;:,()]*)",
     IGNORECASE,
 )
-"""A determiner, and words of which the last may be a noun."""
-_VERB = linear(r"\b(?:do|does|did|will|would|can|could|should) [^?]* ([^\W_]+)\W*$", IGNORECASE)
-"""The verb at the end of a question."""
+"""A determiner and what follows it. After an auxiliary, the last word of the phrase is the verb."""
+_DETERMINERS = frozenset("a an the my our his her their your its this that s".split())  # noqa: SIM905
 _FUNCTION = frozenset(
     _WORD.findall(
-        "a about all also am an and any are as at be been but by can could did do does for from get gets got "
-        "had has have he her him his how i if in into is it its just many me much my not now of on or our "
-        "ours own per she should so some still than that the their them then there these they this those to "
-        "up us was we were what when where which who whom whose why will with would you your s t again "
-        "currently usually really actually"
+        "a about all also am an and any are as at be been but by can could did do does for from get gets got had has "
+        "have he her him his how i if in into is it its just many me much my not now of on or our ours own per she "
+        "should so some still than that the their them then there these they this those to up us was we were what "
+        "when where which who whom whose why will with would you your s t again here today please"
     )
 )
-"""Words that describe nothing."""
+_PLAIN = frozenset(
+    _WORD.findall(
+        "new next last old current previous weekly monthly daily yearly best usual regular favorite favourite main "
+        "good great nice big small little other same whole full phone mobile telephone cell always "
+        "usually really actually"
+    )
+)
+"""Words that tell nothing of which one it is."""
 _LENGTH = 4
-"""Letters by which two forms of a word begin alike."""
+"""Letters of the shortest word that has other forms."""
 
 
 def contrasts(question: str, memory: str) -> bool:
@@ -88,42 +99,74 @@ def contrasts(question: str, memory: str) -> bool:
 
     It is one of opposites, or it describes the same thing: "away kit" for "our home kit".
     """
-    memory = memory[:_READ]
-    asked, told = _WORD.findall(question.lower()), _WORD.findall(memory.lower())
-    if _is_opposite(asked, told):
+    asked, told = _words(question[:_LONGEST]), _words(memory[:_READ])
+    if any(_is_opposite(asked, told, words) for words in _OPPOSITES):
         return True
     return any(
-        not _in(describing, told) and any(not _in(other, asked) for other in _before(described, memory))
+        not _in(describing, told)
+        and any(
+            not _in(other, asked) for other, thing in _described_things(memory) if _alike(thing, described)
+        )
         for describing, described in _described(question)
     )
 
 
-def _is_opposite(asked: Sequence[str], told: Sequence[str]) -> bool:
-    for words in _OPPOSITES:
-        wanted, given = ({_singular(word) for word in text} & words for text in (asked, told))
-        if wanted and given and wanted.isdisjoint(given):
-            return True
-    return False
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
 
 
-def _described(question: str) -> Iterator[tuple[str, str]]:
-    """Yield each word between a determiner and a noun, with that noun: "home" and "kit" of "our home kit"."""
-    verb = _VERB.search(question)
-    for phrase in _PHRASE.findall(question[: verb.start(1)] if verb else question):
-        words = [word for word in _WORD.findall(phrase.lower()) if word not in _FUNCTION]
-        yield from pairwise(words)
+def _is_opposite(asked: Sequence[str], told: Sequence[str], words: frozenset[str]) -> bool:
+    """Return whether a memory has other ones of some words, beside the same word as the question."""
+    wanted, given = (_places(text, words) for text in (asked, told))
+    if not wanted or not given or {word for word, _, _ in wanted} & {word for word, _, _ in given}:
+        return False
+    return any(
+        bool(after and other_after and _alike(after, other_after))
+        or (words in _TELLING and bool(before and other_before) and _alike(before, other_before))
+        for _, before, after in wanted
+        for _, other_before, other_after in given
+    )
 
 
-def _before(word: str, memory: str) -> Iterator[str]:
-    """Yield the words that stand directly before a word, or a form of it, in a memory. Names describe nothing."""
-    for part in _BETWEEN.split(memory):
+def _places(text: Sequence[str], words: frozenset[str]) -> list[tuple[str, str, str]]:
+    """Return such words of a text, with the last word before each that is no function word, and the next word.
+
+    A range has all of its words: "Monday to Friday".
+    """
+    found = []
+    for at, word in enumerate(text):
+        if _singular(word) in words:
+            beside = {*text[max(at - 1, 0) : at], *text[at + 1 : at + 2]}
+            if beside & _TO or any(_singular(one) in words for one in beside):
+                return []
+            before = next((one for one in reversed(text[:at]) if one not in _FUNCTION), "")
+            after = next((one for one in text[at + 1 : at + 2] if one not in _FUNCTION), "")
+            found.append((_singular(word), before, after))
+    return found
+
+
+@lru_cache(maxsize=4)
+def _described(question: str) -> Sequence[tuple[str, str]]:
+    """Return each word between a determiner and a noun, with that noun: "home" and "kit" of "our home kit"."""
+    pairs: list[tuple[str, str]] = []
+    for auxiliary, rest in _PHRASE.findall(question[:_LONGEST]):
+        words = []
+        for word in _words(rest):
+            if word in _FUNCTION:
+                break
+            words.append(word)
+        pairs += pairwise(words[:-1] if auxiliary else words)
+    return [pair for pair in pairs if pair[0] not in _PLAIN]
+
+
+def _described_things(memory: str) -> Iterator[tuple[str, str]]:
+    """Yield words after a determiner or a beginning, with the word that they describe. Names describe nothing."""
+    for part in _BETWEEN.split(memory[:_READ]):
         words = _WORD.findall(part)
         for at, (first, second) in enumerate(pairwise(words)):
-            is_name = at > 0 and first[0].isupper()
-            if _alike(second.lower(), word) and not (
-                is_name or first.isdigit() or first.lower() in _FUNCTION
-            ):
-                yield first.lower()
+            describes = first.lower() not in _FUNCTION | _PLAIN and not first.isdigit()
+            if describes and (at == 0 or (words[at - 1].lower() in _DETERMINERS and not first[0].isupper())):
+                yield first.lower(), second.lower()
 
 
 def _in(word: str, words: Sequence[str]) -> bool:
@@ -134,8 +177,9 @@ def _alike(one: str, other: str) -> bool:
     """Return whether two words are equal, or forms of one word."""
     if one == other:
         return True
-    return min(len(one), len(other)) >= _LENGTH and (one.startswith(other[:-1]) or other.startswith(one[:-1]))
+    short, long = sorted((one, other), key=len)
+    return len(short) >= _LENGTH and long.startswith(short)
 
 
 def _singular(word: str) -> str:
-    return word.removesuffix("s") if len(word) > _LENGTH - 1 else word
+    return word.removesuffix("s") if len(word) >= _LENGTH else word

@@ -131,19 +131,23 @@ _TIMES_ASKED = tuple(
     for question, memory in (
         (
             r"\b(?:which|what) year\b",
-            r"\b(?:1[5-9]|20)\d\d\b|\byears? ago\b|\b(?:last|this|next) year\b",
+            r"\b(?:1[5-9]|20)\d\d\b|['\u2019]\d\d\b|\byears? ago\b|\b(?:last|this|next) year\b|\b(?:year|grade) \d",
         ),
         (
             r"\bwhat time\b",
-            r"\d[:.]\d\d|\b\d{1,2} ?(?:am|pm|h)\b|o'clock|"
+            r"\d[:.]\d\d|\b\d{1,2} ?(?:am|pm|h)\b|o'clock|\b\d{1,2} ?[-\u2013] ?\d{1,2}\b|"
             r"\b(?:noon|midnight|morning|afternoon|evening|night|half|quarter|sharp)\b|"
-            r"\b(?:at|by|before|after|around|until|till|past|to|from) (?:\d{1,2}|one|two|three|four|five|six|"
+            r"\b(?:at|by|before|after|around|until|till|past|to|from|for|between|is|are|about) "
+            r"(?:\d{1,2}|one|two|three|four|five|six|"
             r"seven|eight|nine|ten|eleven|twelve)\b",
         ),
     )
 )
 """Questions for a certain kind of time, and what a memory has that tells it."""
-_EMPTY = frozenset(
+_WHO = linear(r"\b(?:who|whom|whose)\b", IGNORECASE)
+_LOCATED = linear(r"\b(?:in|at|near|on) ([^\W\d_a-z]\w+)")
+"""Names of places, which are nobody's."""
+EMPTY = frozenset(
     _WORD.findall(
         "the a an my our his her their its your i we he she it they there this that these those in on at from for to "
         "of by with if when since ever after before because as and but or so yes no not what who me you is are was "
@@ -210,18 +214,29 @@ def _candidates(question: str, kind: str, known: _Known, memory: str) -> list[st
         return [word for word in found if _COLOR.fullmatch(word)]
     if kind == "number":
         return [word for word in found if _NUMBER.search(word)] if has_measure(question, memory) else []
-    found = [word for word in found if _base(word) not in _EMPTY]
+    found = [word for word in found if _base(word) not in EMPTY]
     if kind == "reason":
         return found if _REASON.search(memory) else []
     names = [word for word in found if word[0].isupper() and not _TIME.fullmatch(word)]
     if kind == "name":
-        given = set(_WORD.findall(naming.name_given(question, memory) or ""))
-        if _PART_OF_NAME.search(question):
-            return [word for word in found if word in given]
-        return [word for word in found if word in given or word in names or _LOGIN.search(word)]
-    if kind == "place" and (_SETTLEMENT.search(question) or not _places(memory) & set(found)):
+        return _names(question, memory, found, names)
+    if kind == "place" and (_is_named(question, memory) or not _places(memory) & set(found)):
         return names
     return [word for word in found if len(word) > 2 or word.isdigit()]
+
+
+def _names(question: str, memory: str, found: Iterable[str], names: Iterable[str]) -> list[str]:
+    given = set(_WORD.findall(naming.name_given(question, memory) or ""))
+    if _PART_OF_NAME.search(question):
+        return [word for word in found if word in given]
+    places = set(_LOCATED.findall(memory)) if _WHO.search(question) else set()
+    named = given | set(names) - places
+    return [word for word in found if word in named or _LOGIN.search(word)]
+
+
+def _is_named(question: str, memory: str) -> bool:
+    """Return whether the place that is asked for has a name, and the memory writes names with capitals."""
+    return _SETTLEMENT.search(question) is not None and memory != memory.lower()
 
 
 def _times(question: str, memory: str, found: Iterable[str]) -> list[str]:
@@ -240,7 +255,7 @@ def _places(memory: str) -> set[str]:
 def adds(question: str, memory: str) -> bool:
     """Return whether a memory says anything beyond the question. One that does not is the question, asked before."""
     known = _Known(_base(word) for word in _WORD.findall(question))
-    words = (word for one in _stated(memory) for word in _WORD.findall(one) if _base(word) not in _EMPTY)
+    words = (word for one in _stated(memory) for word in _WORD.findall(one) if _base(word) not in EMPTY)
     return len(memory) > _READ or any(word not in known for word in words)
 
 
@@ -284,7 +299,7 @@ def excerpt(question: str, memory: str) -> str:
     """
     stated = _stated(memory)
     answering = [sentence for sentence in stated if candidates(question, sentence)]
-    known = _Known({_base(word) for word in _WORD.findall(question)} - _EMPTY)
+    known = _Known({_base(word) for word in _WORD.findall(question)} - EMPTY)
     return max(
         answering or stated,
         key=lambda one: sum(word in known for word in _WORD.findall(one)),
