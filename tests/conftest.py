@@ -126,6 +126,7 @@ class Shared:
         if connection is None or connection.closed:
             connection = self._opened.enter_context(self._cluster.connect(self.name, role))
             self._connections[role] = connection
+        connection.execute("reset role")
         connection.execute("reset all")
         return connection
 
@@ -138,7 +139,10 @@ def shared(cluster: Cluster, template: str, roles: Mapping[str, str]) -> Iterato
 
 
 def _shares(request: pytest.FixtureRequest) -> bool:
-    return not ROUTED and request.node.get_closest_marker("refuses") is not None
+    if ROUTED or request.node.get_closest_marker("refuses") is None:
+        return False
+    assert "brief" not in request.fixturenames, "tests that refuse share a database without the brief model"
+    return True
 
 
 @pytest.fixture

@@ -165,3 +165,36 @@ def test_the_seven_closest_examples_of_each_kind_count() -> None:
     for near in range(9):
         embedder: Any = Spread(near)
         assert _margin(embedder, "Who?") == pytest.approx(min(near, 7) / 7)
+
+
+@pytest.mark.parametrize(
+    ("question", "is_named", "expected"),
+    [
+        ("Who is Wout Bakker?", True, True),
+        ("Who is Wout Bakker?", False, False),
+        ("Where was Wout Bakker born?", True, False),
+    ],
+)
+def test_who_somebody_is_of_whom_memories_tell_is_an_own_matter(
+    question: str, is_named: bool, expected: bool
+) -> None:
+    assert is_own(Leaning(-0.1), question, Common(is_named=is_named)) is expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("margin", "similarity", "question", "expected"),
+    [
+        (0.1, 0.0, "Where is the ladder?", True),
+        (-0.05, 0.5, "Where is the ladder?", False),
+        (0.0, 0.5, "Where is the ladder?", True),
+        (-0.1, 0.6, "What is the capital of Portugal?", False),
+        (-0.05, 0.0, "What is my blood type?", True),
+        (-0.1, 0.0, "What should I wear?", False),
+        (0.06, 0.0, "Where does Hilda live?", True),
+    ],
+)
+def test_own_matters_by_numbers_that_occur(
+    margin: float, similarity: float, question: str, expected: bool
+) -> None:
+    common = Common(similarity, similarity)
+    assert is_own(Leaning(margin), question, common) is expected  # type: ignore[arg-type]

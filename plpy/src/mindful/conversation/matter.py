@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mindful.conversation.asked import asks_who_is
 from mindful.conversation.expected import MONTHS, WEEKDAYS
 from mindful.core.pattern import IGNORECASE, linear
 from mindful.core.ports import Vector
@@ -130,6 +131,8 @@ class Common:
     """The greatest of a memory about the same thing."""
     closest: float = 0.0
     """The greatest of any memory."""
+    is_named: bool = False
+    """Whether a memory about the same thing has a name of the question."""
 
 
 def asks(question: str) -> bool:
@@ -151,7 +154,8 @@ def asks_whether(question: str) -> bool:
 
 def is_own(embedder: FoundEmbedder, question: str, common: Common) -> bool:
     """Return whether a question is about the user's own matters."""
-    return _WHETHER.search(question) is not None or _log_odds(_signs(embedder, question, common)) >= _LEAST
+    is_by_form = _WHETHER.search(question) is not None or (asks_who_is(question) and common.is_named)
+    return is_by_form or _log_odds(_signs(embedder, question, common)) >= _LEAST
 
 
 def _log_odds(signs: Mapping[str, float]) -> float:
