@@ -49,16 +49,18 @@ class _Waiter:
         self.interrupts: Interrupts
         self.end = 0.0
         self.left = 0
+        self._silence = 0.0
 
-    def begin(self, interrupts: Interrupts, seconds: float) -> None:
+    def begin(self, interrupts: Interrupts, seconds: float, patient: bool) -> None:
         self.interrupts = interrupts
         self.end = time.monotonic() + seconds
         self.left = _MOST_BYTES
+        self._silence = seconds if patient else self._limits.silence
 
     def wait(self, sock: socket.socket, event: int, longest: float | None = None) -> None:
         poll = select.poll()
         poll.register(sock, event)
-        end = min(self.end, time.monotonic() + (longest or self._limits.silence))
+        end = min(self.end, time.monotonic() + (longest or self._silence))
         while not poll.poll(LOOK_S * 1000):
             self.interrupts.check()
             if time.monotonic() > end:
@@ -123,9 +125,12 @@ class Connection:
         self._waiter = _Waiter(limits)
         self._socket: _Socket | None = None
 
-    def open(self, interrupts: Interrupts, seconds: float | None = None) -> None:
-        """Connect if needed. The next answer must be complete after `seconds`, by default as Limits.whole says."""
-        self._waiter.begin(interrupts, seconds or self._limits.whole)
+    def open(self, interrupts: Interrupts, seconds: float | None = None, patient: bool = False) -> None:
+        """Connect if needed. The next answer must be complete after `seconds`, by default as Limits.whole says.
+
+        With `patient` the server may be silent as long.
+        """
+        self._waiter.begin(interrupts, seconds or self._limits.whole, patient)
         if self._socket is None:
             self._socket = self._connected(interrupts)
 
