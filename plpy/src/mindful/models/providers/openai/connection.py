@@ -8,9 +8,8 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindful.core.errors import EngineAnswerError
 from mindful.core.ports import Interrupts
@@ -23,8 +22,7 @@ _MOST_BYTES = 64 << 20
 """Of one answer: 2,000 vectors of 2,000 numbers."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """How long to wait, in seconds."""
 
     connect: float = 2.0
