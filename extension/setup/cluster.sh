@@ -214,6 +214,7 @@ engine() {
     server_environment
     engine_stop
     say "starting the engine"
+    : >"$log"
     as_server "${environment[@]}" setsid mindful --dsn "$(dsn)" engine --directory "$(socket_dir)/engine" \
         >"$log" 2>&1 </dev/null &
     pid=$!

@@ -30,6 +30,8 @@ CROWD_TOKENS = 8
 ROWS = 200
 FIRST_CALLS = 5
 MODES = ("embedded", "served")
+PYTHON = "first call of PL/Python of a connection, ms"
+"""Of an empty body: the part of a first call that both engines have in common and that mindful cannot change."""
 MEMORY = "memory of a connection that used both models, MB"
 EMBEDDING, TOKEN = "first embedding of a connection, ms", "first token of a connection, ms"
 PROCESSOR = " of processor time, the engine's included"
@@ -83,7 +85,7 @@ class Bench:
             with self.connect() as connection:
                 pids = [connection.info.backend_pid, *self.engine.children()]
                 began, started = processor_ms(pids), time.perf_counter()
-                connection.execute(sql.encode()).fetchone()
+                connection.execute(sql.encode())
                 found.append(((time.perf_counter() - started) * 1000, processor_ms(pids) - began))
         return dict(
             zip((name, name + PROCESSOR), map(statistics.median, zip(*found, strict=True)), strict=True)
@@ -192,6 +194,7 @@ def measured(bench: Bench, rounds: int) -> tuple[dict[str, dict[str, list[float]
     """Return the figures of each line and side, round by round, and the load of each round."""
     measures: list[Callable[[], dict[str, float]]] = [
         lambda: {MEMORY: bench.memory_mb()},
+        lambda: bench.first(PYTHON, "do language plpython3u 'pass'"),
         lambda: bench.first(EMBEDDING, "select llm_embed('a text')"),
         lambda: bench.first(TOKEN, "select llm_generate('What is the capital of France?', max_tokens => 1)"),
         lambda: {NEW: bench.together(bench.generate)},

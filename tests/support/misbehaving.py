@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 DIMS = 8
+LATE_S = 1.5
 WORDS = ["The", " capital", " is", " Paris", "."]
 _ERRORS = {
     "500": {"message": "it says the prompt and sk-secret", "type": "server_error"},
@@ -92,11 +93,13 @@ class _Handler(BaseHTTPRequestHandler):
             return self._json({"results": rows[1:] if mode == "few" else rows})
         if path == "/v1/embeddings":
             return self._json({"data": self._embeddings(mode, body["input"])})
-        if not body.get("stream"):
+        if body.get("stream"):
+            return self._stream(mode)
+        if body["max_tokens"] == 1:
             token = {"token": "Yes", "logprob": -0.5}
             top = [token, {"token": "No", "logprob": -1.5}]
             return self._json({"choices": [{"logprobs": {"content": [token | {"top_logprobs": top}]}}]})
-        return self._stream(mode)
+        return self._whole(mode)
 
     def _mode(self) -> tuple[str, str]:
         _, mode, *rest = self.path.split("/")
@@ -136,6 +139,29 @@ class _Handler(BaseHTTPRequestHandler):
             return False
         return True
 
+    def _whole(self, mode: str) -> None:
+        rows = []
+        for word in WORDS:
+            top = [{"token": word, "logprob": -0.1}, {"token": "x", "logprob": -3.0}]
+            rows.append({"token": word, "logprob": -0.1, "top_logprobs": top})
+        choice: dict[str, Any] = {"message": {"content": "".join(WORDS)}, "finish_reason": "stop"}
+        if mode != "plain":
+            choice["logprobs"] = {"content": rows}
+        answer = {"choices": [choice], "usage": {"prompt_tokens": 7}}
+        if mode == "slow":
+            return self._wait()
+        if mode == "late":
+            time.sleep(LATE_S)
+        if mode not in ("half", "silent"):
+            return self._json(answer)
+        data = json.dumps(answer).encode()
+        self._begin("application/json", len(data))
+        self.wfile.write(data[: len(data) // 2])
+        if mode == "silent":
+            return self._wait()
+        self.connection.shutdown(socket.SHUT_RDWR)
+        return None
+
     def _stream(self, mode: str) -> None:
         self._begin("text/event-stream", None)
         # Words that repeat would be ended as a loop.
@@ -145,6 +171,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return None
             if mode == "silent" and at == 2:
                 return self._wait()
+            if mode == "late" and at == 2:
+                time.sleep(LATE_S)
             if mode == "slow":
                 time.sleep(0.02)
             choice: dict[str, Any] = {"index": 0, "delta": {"content": word}}

@@ -60,13 +60,18 @@ def test_a_served_generator_answers_as_an_embedded_one_does(
     )
     assert row.fetchone() == (ANSWER, name, "stop", len(WORDS))
     assert [piece for (piece,) in ana.execute("select llm_generate_stream('Hi', %s)", (name,))] == WORDS
+    whole = ana.execute(
+        "select text, finish_reason, completion_tokens, prompt_tokens from llm_generate_detail('Hi', %s, 64)",
+        (name,),
+    )
+    assert whole.fetchone() == (ANSWER, "stop", len(WORDS), 7)
     many = ana.execute("select llm_generate_many(array['a', null, 'b'], %s)", (name,)).fetchone()
     assert many == ([ANSWER, None, ANSWER],)
     assert ana.execute("select reply from llm_chat_detail('Hi', model => %s)", (name,)).fetchone() == (
         ANSWER,
     )
     logged = ana.execute("select count(*), min(cardinality(token_logprobs)) from generation").fetchone()
-    assert logged == (5, len(WORDS))
+    assert logged == (6, len(WORDS))
 
 
 def test_the_usage_of_a_model_tells_where_it_ran(
@@ -148,9 +153,34 @@ def test_a_key_is_sent_and_shown_nowhere(
         admin.execute("select pg_read_file('mindful.servers')")
 
 
+@pytest.mark.parametrize(
+    ("mode", "sqlstate"),
+    [
+        ("half", "08006"),
+        ("500", "08006"),
+        ("json", "08P01"),
+        ("huge", "08P01"),
+        ("hang", "08006"),
+        ("plain", "08P01"),
+    ],
+)
+def test_a_whole_answer_that_is_broken_is_an_error_too(
+    admin: psycopg.Connection, ana: psycopg.Connection, server: Server, mode: str, sqlstate: str
+) -> None:
+    name = register(admin, server, mode, timeout_s=2 if mode == "hang" else 60)
+    with fails(sqlstate, hint=""):
+        ana.execute("select llm_generate('Hi', %s, 64)", (name,))
+
+
+@pytest.mark.parametrize("max_tokens", [64, 256])
 @pytest.mark.parametrize("mode", ["hang", "silent", "slow", "drip"])
 def test_a_cancel_ends_a_call_and_the_servers_work(
-    admin: psycopg.Connection, ana: psycopg.Connection, db: psycopg.Connection, server: Server, mode: str
+    admin: psycopg.Connection,
+    ana: psycopg.Connection,
+    db: psycopg.Connection,
+    server: Server,
+    mode: str,
+    max_tokens: int,
 ) -> None:
     name = register(admin, server, mode, timeout_s=60)
     ana.execute("select llm_generate('Hi', 'scripted')")
@@ -159,7 +189,7 @@ def test_a_cancel_ends_a_call_and_the_servers_work(
         asker = threading.Thread(target=cancel, args=(db, ana.info.backend_pid, clock))
         asker.start()
         with pytest.raises(psycopg.errors.QueryCanceled):
-            ana.execute("select llm_generate('Hi', %s)", (name,))
+            ana.execute("select llm_generate('Hi', %s, %s)", (name, max_tokens))
         clock.stop()
         asker.join()
     assert server.closed.wait(60)

@@ -29,7 +29,9 @@ class Api:
         self.bodies: list[Mapping[str, Any]] = []
         self.paths: list[str] = []
 
-    def post(self, path: str, body: Mapping[str, Any], _interrupts: object) -> Mapping[str, Any]:
+    def post(
+        self, path: str, body: Mapping[str, Any], _interrupts: object, *, patient: bool = False
+    ) -> Mapping[str, Any]:
         self.paths.append(path)
         self.bodies.append(body)
         if path.startswith(("/tokenize", "/extras")):
@@ -46,6 +48,19 @@ class Api:
                     }
                 ]
             }
+        if patient:
+            assert body["stream"] is False
+            assert "stream_options" not in body
+            return {
+                "choices": [
+                    {
+                        "message": {"content": "".join(self.words)},
+                        "logprobs": {"content": [self.row(word) for word in self.words]},
+                        "finish_reason": self.end,
+                    }
+                ],
+                "usage": {"prompt_tokens": 11},
+            }
         rows = [{"token": text, "logprob": value} for text, value in self.top.items()]
         return {"choices": [{"logprobs": {"content": [{"top_logprobs": rows}]}}]}
 
@@ -53,11 +68,13 @@ class Api:
         self.paths.append(path)
         self.bodies.append(body)
         for word in self.words:
-            top = [{"token": word, "logprob": HALF}, {"token": "?", "bytes": [63], "logprob": QUARTER}]
-            logprobs = {"content": [{"token": word, "logprob": HALF, "top_logprobs": top}]}
-            yield {"choices": [{"delta": {"content": word}, "logprobs": logprobs}]}
+            yield {"choices": [{"delta": {"content": word}, "logprobs": {"content": [self.row(word)]}}]}
         yield {"choices": [{"delta": {}, "finish_reason": self.end}]}
         yield {"choices": [], "usage": {"prompt_tokens": 11}}
+
+    def row(self, word: str) -> Mapping[str, Any]:
+        top = [{"token": word, "logprob": HALF}, {"token": "?", "bytes": [63], "logprob": QUARTER}]
+        return {"token": word, "logprob": HALF, "top_logprobs": top}
 
 
 def generator(api: Api, server: str = "openai", **options: Any) -> ChatGenerator:
@@ -71,20 +88,66 @@ def said(model: ChatGenerator, **sampling: Any) -> tuple[str, Completion]:
     return "".join(model.stream(model.encode(ASK), drawn, done, HOST)), done
 
 
+@pytest.mark.parametrize("shown", [True, False])
 @pytest.mark.parametrize(
     ("end", "reason"), [("stop", "stop"), ("length", "length"), ("content_filter", "stop")]
 )
-def test_an_answer_tells_its_signals_and_why_it_ended(end: str, reason: str) -> None:
-    text, done = said(generator(Api("It", " is", " so.", end=end)))
+def test_an_answer_tells_its_signals_and_why_it_ended(end: str, reason: str, shown: bool) -> None:
+    text, done = said(generator(Api("It", " is", " so.", end=end)), shown=shown)
     assert (text, done.finish_reason, done.prompt_tokens) == ("It is so.", reason, 11)
     assert done.logprobs == [HALF] * 3
     assert done.entropies[0] == pytest.approx(-(0.5 * HALF + 0.5 * QUARTER))
     assert done.margins == pytest.approx([0.25] * 3)
 
 
+@pytest.mark.parametrize(
+    ("content", "tokens", "pieces"),
+    [
+        ("It is.", ["It", " is", ".", "<end>"], ["It", " is", "."]),
+        ("It is.", [" It", " is", "."], ["It is."]),
+        ("It is so.", ["It", " is"], ["It", " is so."]),
+        ("", ["<think>"], []),
+        ("caf\u00e9s", ["caf", b"\xc3", b"\xa9", "s"], ["caf", "\u00e9", "s"]),
+    ],
+)
+def test_a_whole_answer_is_divided_among_its_tokens(
+    content: str, tokens: list[Any], pieces: list[str]
+) -> None:
+    api = Api()
+    rows = [
+        api.row(token) if isinstance(token, str) else api.row("?") | {"bytes": list(token)}
+        for token in tokens
+    ]
+    choice = {"message": {"content": content}, "logprobs": {"content": rows}, "finish_reason": "stop"}
+    api.post = lambda *_, **__: {"choices": [choice]}  # type: ignore[method-assign]
+    model, done = generator(api), Completion()
+    assert list(model.stream(model.encode(ASK), Sampling(16, shown=False), done, HOST)) == pieces
+    assert len(done.logprobs) == len(tokens)
+    assert done.first_token_ms is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"choices": []},
+        {"choices": [{"message": {"content": "a"}}]},
+        {"choices": [{"message": {"content": "a"}, "logprobs": None}]},
+        {"choices": [{"message": {"content": "a"}, "logprobs": {"content": [{}]}}]},
+        {"choices": [{"message": "a"}]},
+    ],
+)
+def test_a_whole_answer_without_its_signals_is_refused(answer: Any) -> None:
+    api = Api()
+    api.post = lambda *_, **__: answer  # type: ignore[method-assign]
+    with pytest.raises(EngineAnswerError):
+        said(generator(api), shown=False)
+
+
+@pytest.mark.parametrize("shown", [True, False])
 @pytest.mark.parametrize("alternatives", [None, 0, 1, 2])
-def test_tokens_are_told_as_bytes_with_their_alternatives(alternatives: int | None) -> None:
-    _, done = said(generator(Api("caf\u00e9", " noir")), alternatives=alternatives)
+def test_tokens_are_told_as_bytes_with_their_alternatives(alternatives: int | None, shown: bool) -> None:
+    _, done = said(generator(Api("caf\u00e9", " noir")), alternatives=alternatives, shown=shown)
     if alternatives is None:
         assert done.pieces == []
         return

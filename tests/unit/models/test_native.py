@@ -45,18 +45,25 @@ class Api:
     ) -> None:
         self.text, self.bos, self.refused, self.end = text, bos, refused, end
         self.cached = 0
+        self.took = 0.0
         self.bodies: list[Mapping[str, Any]] = []
         self.rendered = 0
         self.likely: dict[int, float] = {}
         self.unlikely: dict[int, float] = {}
 
-    def post(self, path: str, body: Mapping[str, Any], _interrupts: object) -> Mapping[str, Any]:
+    def post(
+        self, path: str, body: Mapping[str, Any], _interrupts: object, *, patient: bool = False
+    ) -> Mapping[str, Any]:
         if path == "/tokenize":
             tokens = tokens_of(body["content"]) if body["parse_special"] else plain(body["content"])
             return {"tokens": [1, *tokens] if body["add_special"] else tokens}
         if path == "/detokenize":
             return {"content": "".join(chr(token - 100) for token in body["tokens"])}
         self.bodies.append(body)
+        if patient:
+            assert body["stream"] is False
+            *tokens, end = self.said(body)
+            return end | {"completion_probabilities": [one["completion_probabilities"][0] for one in tokens]}
         [[token, _]] = body["logit_bias"]
         rows = [{"id": one, "logprob": value} for one, value in self.likely.items()][: body["n_probs"]]
         chosen = (self.likely | self.unlikely)[token]
@@ -74,6 +81,10 @@ class Api:
 
     def events(self, _path: str, body: Mapping[str, Any], _interrupts: object) -> Iterator[Mapping[str, Any]]:
         self.bodies.append(body)
+        assert body["stream"] is True
+        yield from self.said(body)
+
+    def said(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         made = self.text[: body["n_predict"]]
         for one in made:
             top = [
@@ -87,7 +98,7 @@ class Api:
             }
             yield {"completion_probabilities": [token]}
         end = self.end if made == self.text else "limit"
-        yield {"stop": True, "stop_type": end, "timings": {"cache_n": self.cached}}
+        yield {"stop": True, "stop_type": end, "timings": {"cache_n": self.cached, "predicted_ms": self.took}}
 
 
 def generator(api: Api, context_length: int = 100, **options: Any) -> LlamaServerGenerator:
@@ -142,6 +153,7 @@ def test_texts_are_counted_and_cut_by_the_servers_tokens() -> None:
     assert model.tokenize("a", opens=True) == [1, *plain("a")]
 
 
+@pytest.mark.parametrize("shown", [True, False])
 @pytest.mark.parametrize(
     ("api", "sampling", "text", "reason"),
     [
@@ -153,10 +165,10 @@ def test_texts_are_counted_and_cut_by_the_servers_tokens() -> None:
     ],
 )
 def test_an_answer_tells_its_signals_and_why_it_ended(
-    api: Api, sampling: dict[str, Any], text: str, reason: str
+    api: Api, sampling: dict[str, Any], text: str, reason: str, shown: bool
 ) -> None:
-    shown, done = said(generator(api), **sampling)
-    assert (shown, done.finish_reason, done.prompt_tokens) == (text, reason, 3)
+    answer, done = said(generator(api), shown=shown, **sampling)
+    assert (answer, done.finish_reason, done.prompt_tokens) == (text, reason, 3)
     assert done.logprobs == pytest.approx([math.log(0.5)] * len(done.logprobs))
     assert len(done.logprobs) == (4 if "stop" in sampling else len(text))
     # A half, a quarter, and a quarter for all others.
@@ -165,8 +177,47 @@ def test_an_answer_tells_its_signals_and_why_it_ended(
     assert 0 < (done.first_token_ms or 0) <= (done.total_ms or 0)
 
 
-def test_a_models_own_stops_end_its_answers() -> None:
-    assert said(generator(Api(), stop=["i"]))[0] == "Par"
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_models_own_stops_end_its_answers(shown: bool) -> None:
+    assert said(generator(Api(), stop=["i"]), shown=shown)[0] == "Par"
+
+
+@pytest.mark.parametrize(
+    ("options", "sampling", "streams"),
+    [
+        ({}, {"max_tokens": 128}, False),
+        ({}, {"max_tokens": 129}, True),
+        ({}, {"stop": ("i",)}, True),
+        ({"stop": ["i"]}, {}, True),
+        ({"grammars": True}, {"grammar": 'root ::= "Paris"'}, False),
+        ({"llguidance": True}, {"grammar": 'root ::= "Paris"'}, True),
+    ],
+)
+def test_a_short_answer_that_is_not_shown_is_asked_for_as_a_whole(
+    options: dict[str, Any], sampling: dict[str, Any], streams: bool
+) -> None:
+    api = Api()
+    assert said(generator(api, 200, **options), shown=False, **sampling)[0] in ("Paris", "Par")
+    assert api.bodies[-1]["stream"] is streams
+    assert said(generator(api, 200, **options), **sampling)[0] in ("Paris", "Par")
+    assert api.bodies[-1]["stream"] is True
+
+
+def test_the_server_tells_when_a_whole_answer_had_its_first_token() -> None:
+    api = Api()
+    api.took = 1e9
+    assert said(generator(api), shown=False)[1].first_token_ms == 0
+    api.took = 1e-9
+    done = said(generator(api), shown=False)[1]
+    assert done.first_token_ms == pytest.approx(done.total_ms, abs=5)
+
+
+def test_the_tokens_of_a_whole_answer_are_counted_as_they_are_read() -> None:
+    done = Completion()
+    pieces = generator(Api()).stream([1, 2, 3], Sampling(16, shown=False), done, HOST)
+    assert [(piece, len(done.logprobs)) for piece in pieces] == [
+        (one, at) for at, one in enumerate("Paris", 1)
+    ]
 
 
 def test_no_more_is_asked_for_than_the_context_holds() -> None:
@@ -277,3 +328,28 @@ def test_an_answer_without_its_signals_is_refused(probabilities: Any) -> None:
     api.events = events  # type: ignore[method-assign, assignment]
     with pytest.raises(EngineAnswerError):
         said(generator(api))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"stop": True},
+        {"stop": True, "completion_probabilities": 3},
+        {"stop": True, "completion_probabilities": [3]},
+        {"stop": True, "completion_probabilities": [{"bytes": [97], "logprob": 0.5, "top_logprobs": []}]},
+        {"completion_probabilities": []},
+    ],
+)
+def test_a_whole_answer_without_its_signals_is_refused(answer: Any) -> None:
+    api = Api()
+    api.post = lambda *_, **__: answer  # type: ignore[method-assign]
+    with pytest.raises(EngineAnswerError):
+        said(generator(api), shown=False)
+
+
+def test_what_the_server_tells_of_its_times_may_be_missing() -> None:
+    api = Api()
+    for timings in ({}, {"timings": 3}, {"timings": {"cache_n": "a", "predicted_ms": None}}):
+        api.post = lambda *_, more=timings, **__: {"stop": True, "completion_probabilities": []} | more  # type: ignore[method-assign]
+        assert said(generator(api), shown=False)[1].cached_tokens == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -54,9 +54,9 @@ def model(fake: Server, mode: str, host: Host, kind: str = "generator", **option
     return _opened[-1]
 
 
-def generate(generator: Any, host: Host) -> str:
+def generate(generator: Any, host: Host, shown: bool = True) -> str:
     tokens = generator.encode([Message("user", "What is the capital of France?")])
-    return "".join(generator.stream(tokens, Sampling(16), Completion(), host))
+    return "".join(generator.stream(tokens, Sampling(16, shown=shown), Completion(), host))
 
 
 def test_an_answer_is_streamed_with_its_signals(server: Server, host: Host) -> None:
@@ -105,6 +105,38 @@ def test_each_way_to_fail_is_an_error_that_says_so(
 
 
 @pytest.mark.parametrize(
+    ("mode", "error", "words"),
+    [
+        ("hang", EngineError, "did not answer in time"),
+        ("half", EngineError, "in the middle"),
+        ("silent", EngineError, "did not answer in time"),
+        ("500", EngineError, "status 500"),
+        ("json", EngineAnswerError, "no JSON object"),
+        ("list", EngineAnswerError, "no JSON object"),
+        ("huge", EngineAnswerError, "more than 67108864 bytes"),
+        ("drip", EngineError, "did not answer in time"),
+        ("redirect", EngineAnswerError, "redirects"),
+        ("401", AddressError, "refuses the key"),
+        ("context", ContextLengthError, "more tokens than the server"),
+        ("plain", EngineAnswerError, "log-probabilities"),
+    ],
+)
+def test_each_way_to_fail_is_an_error_where_answers_are_sent_as_a_whole(
+    server: Server, host: Host, mode: str, error: type[MindfulError], words: str
+) -> None:
+    for _ in within(8):
+        with pytest.raises(error, match=words) as caught:
+            generate(model(server, mode, host), host, shown=False)
+    assert "sk-secret" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_a_whole_answer_may_take_longer_than_a_server_may_be_silent(server: Server, host: Host) -> None:
+    assert generate(model(server, "late", host, timeout_s=30), host, shown=False) == "".join(WORDS)
+    with pytest.raises(EngineError, match="in time"):
+        generate(model(server, "late", host), host)
+
+
+@pytest.mark.parametrize(
     "mode", ["hang", "500", "json", "list", "huge", "drip", "redirect", "dims", "few", "nan"]
 )
 def test_no_broken_embedding_is_taken(server: Server, host: Host, mode: str) -> None:
@@ -140,6 +172,10 @@ def test_a_request_is_sent_again_only_where_nothing_was_shown(server: Server, ho
     with pytest.raises(EngineError):
         generate(model(server, "half", host), host)
     assert server.requests["half"] == 1
+    assert generate(model(server, "once", host), host, shown=False) == "".join(WORDS)
+    with pytest.raises(EngineError):
+        generate(model(server, "half", host), host, shown=False)
+    assert server.requests["half"] == 3
 
 
 def test_after_failures_a_server_is_left_alone_for_a_time(server: Server, host: Host) -> None:
@@ -168,21 +204,14 @@ def test_a_server_that_comes_back_is_asked_again(server: Server, host: Host) -> 
     assert generator.server.health.state == "up"
 
 
-WORK: dict[str, Callable[[Any, Host], object]] = {
-    "hang": generate,
-    "silent": generate,
-    "slow": generate,
-    "drip": generate,
-}
-
-
-@pytest.mark.parametrize("mode", WORK)
-def test_a_cancel_closes_the_connection_at_once(server: Server, host: Host, mode: str) -> None:
+@pytest.mark.parametrize("shown", [True, False])
+@pytest.mark.parametrize("mode", ["hang", "silent", "slow", "drip"])
+def test_a_cancel_closes_the_connection_at_once(server: Server, host: Host, mode: str, shown: bool) -> None:
     generator = model(server, mode, host, silence_s=60, timeout_s=60)
     for clock in within(0.2):
         host.cancel(clock, 0.2)
         with pytest.raises(CancelledError):
-            generate(generator, host)
+            generate(generator, host, shown)
     assert server.closed.wait(60)
     assert generator.server._idle == []
 
@@ -200,7 +229,8 @@ def test_a_cancel_ends_requests_that_run_side_by_side(server: Server, host: Host
 def test_a_server_may_end_its_answer_by_closing_the_connection(server: Server, host: Host) -> None:
     embedder = model(server, "closes", host, "embedder", dims=DIMS)
     assert len(embedder.embed(["one", "two"], host)) == 2
-    assert generate(model(server, "closes", host), host) == "".join(WORDS)
+    for shown in (True, False):
+        assert generate(model(server, "closes", host), host, shown) == "".join(WORDS)
 
 
 def test_a_cancel_ends_many_quick_requests(server: Server, host: Host) -> None:

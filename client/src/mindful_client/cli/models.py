@@ -140,7 +140,8 @@ _PROGRESS = """
     where model = %s order by answered_at desc limit 1"""
 _TESTS = {
     "generator": {
-        "answer": "select round(first_token_ms)::text || ' ms to the first token, confidence '"
+        "answer": "select coalesce(round(first_token_ms) || ' ms to the first token', round(total_ms) || ' ms')"
+        " || ', confidence '"
         " || round(confidence::numeric, 2) from mindful.llm_generate_detail('What is the capital of France?', %s,"
         " max_tokens => 16)",
         "chat template": "select prompt_tokens - mindful.llm_token_count('Hi', %s) || ' tokens around a message'"

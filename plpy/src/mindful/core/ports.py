@@ -115,6 +115,8 @@ class Sampling:
     penalties: Penalties = Penalties()
     biases: tuple[tuple[int, float], ...] = ()
     alternatives: int | None = None
+    shown: bool = True
+    """Whether the pieces are shown before the answer ends. A server may send an answer that is not as a whole."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from pathlib import Path
 
 
 def private_bytes() -> int:
@@ -25,7 +24,8 @@ def return_free_memory() -> None:
 
 def _status(field: str) -> int:
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
+        with open("/proc/self/status") as file:
+            lines = file.readlines()
     except FileNotFoundError:  # not Linux
         return 0
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), 0)

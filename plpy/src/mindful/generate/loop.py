@@ -12,10 +12,11 @@ def loop_start(text: str) -> int | None:
     """Return where the second of at least three equal parts begins with which a text ends; None without such parts."""
     for length in range(2, min(_LONGEST_UNIT, len(text) // _LEAST_REPEATS) + 1):
         repeats = max(_LEAST_REPEATS, -(-_LEAST_LENGTH // length))
-        unit = text[-length:]
-        if len(text) < repeats * length or not any(letter.isalnum() for letter in unit):
+        # Comparing one character rules most lengths out; this runs for each token.
+        if len(text) < repeats * length or text[-1] != text[-1 - length]:
             continue
-        if text.endswith(unit * repeats):
+        unit = text[-length:]
+        if text.endswith(unit * repeats) and any(letter.isalnum() for letter in unit):
             start = len(text) - repeats * length
             while start >= length and text[start - length : start] == unit:
                 start -= length
@@ -27,6 +28,8 @@ def _again(text: str) -> int:
     """Return how many characters at the end of a text repeat what is before them, whole units only."""
     most = 0
     for length in range(2, min(_LONGEST_UNIT, len(text) // 2) + 1):
+        if text[-1] != text[-1 - length]:
+            continue
         unit, repeated = text[-length:], 0
         while text[-repeated - 2 * length : len(text) - repeated - length] == unit:
             repeated += length

@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
-from urllib.parse import unquote
 
 from mindful.core.errors import InvalidParameterError
 from mindful.core.pattern import linear
@@ -154,6 +153,8 @@ class _Grammar:
                 return '"null"'
 
     def _resolve(self, reference: str) -> Schema:
+        from urllib.parse import unquote  # few schemas have references
+
         found: Any = self._schema
         for step in reference.removeprefix("#").split("/")[1:]:
             key = unquote(step).replace("~1", "/").replace("~0", "~")

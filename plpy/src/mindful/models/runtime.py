@@ -6,8 +6,8 @@ import json
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
 
 from mindful.core import process
 from mindful.core.errors import InvalidParameterError, NotReadyError, UndefinedObjectError
@@ -21,8 +21,7 @@ WHEN_DOWN = ("embedded", "error")
 """What a call does if the server of a model's file is down."""
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """A model in this backend's memory."""
 
     spec: ModelSpec
@@ -59,8 +58,7 @@ def serving(db: Database) -> list[Loaded]:
     return [held for held in loaded() if held.spec.name in names]
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(NamedTuple):
     """A registered model, and the tenant of the call."""
 
     spec: ModelSpec

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Generic, TypeVar, cast
 
 from mindful.core.errors import EngineError
@@ -143,7 +144,7 @@ class StandbyGenerator(_Standby[Generator]):
     ) -> str:
         """Return the whole continuation of the tokens. Nothing of it was shown before, so it may begin again."""
         return self._ask(
-            lambda model: "".join(watched(model.stream(tokens, sampling, completion, interrupts))),
+            lambda model: _joined(model, tokens, sampling, completion, interrupts, watched),
             interrupts,
             [completion],
         )
@@ -196,4 +197,16 @@ def whole(
     """Return the whole continuation of the tokens, which is shown to no one before its end."""
     if isinstance(generator, StandbyGenerator):
         return generator.whole(tokens, sampling, completion, interrupts, watched)
-    return "".join(watched(generator.stream(tokens, sampling, completion, interrupts)))
+    return _joined(generator, tokens, sampling, completion, interrupts, watched)
+
+
+def _joined(
+    generator: Generator,
+    tokens: Sequence[int],
+    sampling: Sampling,
+    completion: Completion,
+    interrupts: Interrupts,
+    watched: Callable[[Iterator[str]], Iterator[str]],
+) -> str:
+    hidden = replace(sampling, shown=False)
+    return "".join(watched(generator.stream(tokens, hidden, completion, interrupts)))

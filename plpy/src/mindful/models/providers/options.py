@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from mindful.core.errors import InvalidParameterError
@@ -25,7 +24,7 @@ def integer(options: Mapping[str, Any], key: str, default: int, low: int, high: 
 def readable_file(path: str) -> bool:
     """Return whether a path is absolute and names a file that the server can read."""
     try:
-        return Path(path).is_absolute() and Path(path).is_file() and os.access(path, os.R_OK)
+        return os.path.isabs(path) and os.path.isfile(path) and os.access(path, os.R_OK)
     except OSError:
         return False
 
@@ -37,14 +36,14 @@ def gguf_file(path: str) -> bool:
     """
     if not readable_file(path):
         return False
-    with Path(path).open("rb") as file:
+    with open(path, "rb") as file:
         return file.read(4) == b"GGUF"
 
 
 def file_sha256(path: str, interrupts: Interrupts | None = None) -> str:
     """Return the SHA-256 of a file. It checks for interrupts after each megabyte."""
     digest = hashlib.sha256()
-    with Path(path).open("rb") as file:
+    with open(path, "rb") as file:
         while piece := file.read(1 << 20):
             digest.update(piece)
             if interrupts is not None:
@@ -54,7 +53,7 @@ def file_sha256(path: str, interrupts: Interrupts | None = None) -> str:
 
 def file_stamp(path: str) -> str:
     """Return a file's size and time of modification, which change when the file is replaced."""
-    found = Path(path).stat()
+    found = os.stat(path)
     return f"{found.st_size} {found.st_mtime_ns}"
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
+import os
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import cast
 
 from mindful.core.errors import CorruptedModelError, NotReadyError
@@ -19,7 +18,9 @@ _TRIED = b"tried"
 
 def probe(spec: ModelSpec, interrupts: Interrupts) -> None:
     """Raise XX001 if loading and running the model ends the child process. The caller finds other errors itself."""
-    python = Path(sys.prefix) / "bin" / "python"
+    import subprocess  # 3 ms, and only a registration needs it
+
+    python = os.path.join(sys.prefix, "bin", "python")
     child = subprocess.Popen(
         [python, "-I", "-m", __name__, json.dumps(asdict(spec))],
         stdin=subprocess.DEVNULL,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, NamedTuple
 
 from mindful.core.apart import Worker
 from mindful.core.errors import AddressError, EngineError, InvalidParameterError, NotReadyError
 from mindful.core.ports import Interrupts
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv6Address
 
 SERVERS = "mindful.servers"
 """The file in the data directory that names other servers than those of this machine, and keys."""
@@ -25,8 +26,7 @@ Target = tuple[int, object]
 """A socket's family and where to connect it."""
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(NamedTuple):
     """A server's address, which holds no secret."""
 
     scheme: str
@@ -68,6 +68,8 @@ def parse(source: str) -> Address:
                 "source is not the absolute path of a Unix socket of at most 107 bytes", _EXAMPLE
             )
         return Address("unix", path, 0, "/v1")
+    from urllib.parse import urlsplit  # with ipaddress 4 ms of a new connection, and a socket needs neither
+
     try:
         parts = urlsplit(source)
         host, port = parts.hostname, parts.port
@@ -86,9 +88,8 @@ def parse(source: str) -> Address:
 
 def entry(address: Address, directory: str) -> Entry:
     """Look an address up in the file of servers."""
-    path = Path(directory) / SERVERS
     try:
-        with path.open(encoding="utf-8") as file:
+        with open(os.path.join(directory, SERVERS), encoding="utf-8") as file:
             found = os.fstat(file.fileno())
             if found.st_mode & 0o077 or found.st_uid not in (os.geteuid(), 0):
                 raise NotReadyError(
@@ -133,7 +134,7 @@ def _origin(text: str) -> str | None:
 
 def _check_socket(address: Address, found: Entry) -> None:
     try:
-        owner = Path(address.host).stat().st_uid
+        owner = os.stat(address.host).st_uid
     except OSError:
         raise EngineError(
             f"there is no socket {address.host}", "Start the server, for instance with: mindful engine."
@@ -147,7 +148,9 @@ def _check_socket(address: Address, found: Entry) -> None:
 
 
 def _check_ip(address: Address, found: Entry, text: str) -> None:
-    ip = ipaddress.ip_address(text.split("%")[0])
+    from ipaddress import ip_address
+
+    ip = ip_address(text.split("%")[0])
     ip = getattr(ip, "ipv4_mapped", None) or ip
     literal = _is_literal(address.host)
     if ip.is_loopback and (literal or address.host == "localhost"):
@@ -163,17 +166,21 @@ def _check_ip(address: Address, found: Entry, text: str) -> None:
 
 
 def _is_literal(host: str) -> bool:
+    from ipaddress import ip_address
+
     try:
-        ipaddress.ip_address(host)
+        ip_address(host)
     except ValueError:
         return False
     return True
 
 
-def _within(ip: ipaddress.IPv4Address | ipaddress.IPv6Address, networks: tuple[str, ...]) -> bool:
+def _within(ip: IPv4Address | IPv6Address, networks: tuple[str, ...]) -> bool:
+    from ipaddress import ip_network
+
     for text in networks:
         try:
-            if ip in ipaddress.ip_network(text):
+            if ip in ip_network(text):
                 return True
         except ValueError:
             continue

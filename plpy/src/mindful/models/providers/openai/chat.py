@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast, overload
 
@@ -143,6 +144,18 @@ class ChatGenerator(ServedGenerator):
     def _body(self, tokens: Sequence[int], sampling: Sampling) -> dict[str, Any]:
         return self._asked(_prompt(tokens).messages, sampling)
 
+    def _events(self, answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        try:
+            [choice] = answer["choices"]
+            content = str(choice["message"].get("content") or "")
+            rows = list((choice.get("logprobs") or {}).get("content") or ())
+            texts = _shares(content, [_bytes(row) for row in rows])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise malformed("choices of OpenAI's form") from None
+        yield {"usage": answer.get("usage"), "choices": [{"finish_reason": choice.get("finish_reason")}]}
+        for text, row in zip(texts, [[row] for row in rows] or [[]], strict=True):
+            yield {"choices": [{"delta": {"content": text}, "logprobs": {"content": row}}]}
+
     def _asked(self, messages: Sequence[Message], sampling: Sampling) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self._model,
@@ -262,6 +275,18 @@ def _content(event: Mapping[str, Any], completion: Completion, alternatives: int
 
 def _bytes(row: Mapping[str, Any]) -> bytes:
     return bytes(row["bytes"]) if row.get("bytes") else str(row["token"]).encode(errors="replace")
+
+
+def _shares(content: str, tokens: Sequence[bytes]) -> list[str]:
+    """Divide a text among its tokens. One that the text does not have, such as the end's, gets no text."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    left, texts = content.encode(errors="replace"), []
+    for token in tokens or [b""]:
+        share = token if left.startswith(token) else b""
+        left = left[len(share) :]
+        texts.append(decoder.decode(share))
+    texts[-1] += decoder.decode(left)
+    return texts
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -8,9 +8,8 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindful.core.errors import EngineAnswerError
 from mindful.core.ports import Interrupts
@@ -23,8 +22,7 @@ _MOST_BYTES = 64 << 20
 """Of one answer: 2,000 vectors of 2,000 numbers."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """How long to wait, in seconds."""
 
     connect: float = 2.0
@@ -49,16 +47,18 @@ class _Waiter:
         self.interrupts: Interrupts
         self.end = 0.0
         self.left = 0
+        self._silence = 0.0
 
-    def begin(self, interrupts: Interrupts, seconds: float) -> None:
+    def begin(self, interrupts: Interrupts, seconds: float, patient: bool) -> None:
         self.interrupts = interrupts
         self.end = time.monotonic() + seconds
         self.left = _MOST_BYTES
+        self._silence = seconds if patient else self._limits.silence
 
     def wait(self, sock: socket.socket, event: int, longest: float | None = None) -> None:
         poll = select.poll()
         poll.register(sock, event)
-        end = min(self.end, time.monotonic() + (longest or self._limits.silence))
+        end = min(self.end, time.monotonic() + (longest or self._silence))
         while not poll.poll(LOOK_S * 1000):
             self.interrupts.check()
             if time.monotonic() > end:
@@ -123,9 +123,12 @@ class Connection:
         self._waiter = _Waiter(limits)
         self._socket: _Socket | None = None
 
-    def open(self, interrupts: Interrupts, seconds: float | None = None) -> None:
-        """Connect if needed. The next answer must be complete after `seconds`, by default as Limits.whole says."""
-        self._waiter.begin(interrupts, seconds or self._limits.whole)
+    def open(self, interrupts: Interrupts, seconds: float | None = None, patient: bool = False) -> None:
+        """Connect if needed. The next answer must be complete after `seconds`, by default as Limits.whole says.
+
+        With `patient` the server may be silent as long.
+        """
+        self._waiter.begin(interrupts, seconds or self._limits.whole, patient)
         if self._socket is None:
             self._socket = self._connected(interrupts)
 

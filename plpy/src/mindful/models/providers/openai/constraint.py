@@ -30,6 +30,8 @@ class Constraint:
     def __init__(self, body: dict[str, Any], guide: Guide | None = None) -> None:
         self.body = body
         """The part of the request."""
+        self.watches = guide is not None
+        """Whether `take` can end the answer."""
         self._guide = guide
 
     def take(self, data: bytes) -> None:

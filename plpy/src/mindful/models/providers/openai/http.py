@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindful.core.errors import (
     AddressError,
@@ -39,6 +39,17 @@ class EndedError(EngineError):
         )
 
 
+class _Request(NamedTuple):
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+    none_at: Sequence[int] = ()
+    seconds: float | None = None
+    """Of the whole answer, by default as Limits.whole says."""
+    patient: bool = False
+    """Whether the server may be silent for as long, because it sends nothing before it has all."""
+
+
 _health: dict[str, Health] = {}
 
 
@@ -54,23 +65,25 @@ class Server:
 
     def get(self, path: str, interrupts: Interrupts) -> Any | None:
         """Return what a path holds, or None where the server has no such path."""
-        return self._whole("GET", path, None, interrupts, _MISSING)
+        return self._whole(_Request("GET", path, none_at=_MISSING), interrupts)
 
-    def post(self, path: str, body: Mapping[str, Any], interrupts: Interrupts) -> Any:
-        """Return the answer to a request."""
-        return self._whole("POST", path, body, interrupts)
+    def post(
+        self, path: str, body: Mapping[str, Any], interrupts: Interrupts, *, patient: bool = False
+    ) -> Any:
+        """Return the answer to a request. With patient the limit of silence is that of the whole answer."""
+        return self._whole(_Request("POST", path, body, patient=patient), interrupts)
 
     def ask(
         self, path: str, body: Mapping[str, Any], interrupts: Interrupts, none_at: Sequence[int] = ()
     ) -> Any | None:
         """Return the answer to a request, or None where the server has no such path or answers with a status."""
-        return self._whole("POST", path, body, interrupts, (*_MISSING, *none_at))
+        return self._whole(_Request("POST", path, body, (*_MISSING, *none_at)), interrupts)
 
     def events(
         self, path: str, body: Mapping[str, Any], interrupts: Interrupts
     ) -> Generator[dict[str, Any], None, None]:
         """Yield the events of an answer as they arrive; it must be closed, which closes the connection too."""
-        with self._answered("POST", path, body, interrupts) as response:
+        with self._answered(_Request("POST", path, body), interrupts) as response:
             while line := response.readline(_LONGEST_LINE):
                 if len(line) == _LONGEST_LINE:
                     raise EngineAnswerError("the server sends a line without end", "See its log.")
@@ -102,7 +115,8 @@ class Server:
             return True
         try:
             self.health.check(self.address)
-            connection, response = self._try("GET", path, None, interrupts, _MISSING, self._limits.connect)
+            asked = _Request("GET", path, none_at=_MISSING, seconds=self._limits.connect)
+            connection, response = self._try(asked, None, interrupts)
             _body(response)
             self._idle.append(connection)
         except (EngineError, FailedError, OSError, BrokenError) as error:
@@ -116,28 +130,21 @@ class Server:
         while self._idle:
             self._idle.pop().close()
 
-    def _connection(self, interrupts: Interrupts, seconds: float | None) -> Connection:
+    def _connection(self, asked: _Request, interrupts: Interrupts) -> Connection:
         while self._idle:
             connection = self._idle.pop()
             if not connection.ended():
-                connection.open(interrupts, seconds)
+                connection.open(interrupts, asked.seconds, asked.patient)
                 return connection
             connection.close()
         connection = Connection(self.address, entry(self.address, self._directory), self._limits)
-        connection.open(interrupts, seconds)
+        connection.open(interrupts, asked.seconds, asked.patient)
         return connection
 
-    def _whole(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None,
-        interrupts: Interrupts,
-        none_at: Sequence[int] = (),
-    ) -> Any | None:
-        with self._answered(method, path, body, interrupts, none_at) as response:
+    def _whole(self, asked: _Request, interrupts: Interrupts) -> Any | None:
+        with self._answered(asked, interrupts) as response:
             data = _body(response)
-            if response.status in none_at:
+            if response.status in asked.none_at:
                 return None
             try:
                 return _parsed(data)
@@ -147,17 +154,9 @@ class Server:
                 raise
 
     @contextmanager
-    def _answered(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None,
-        interrupts: Interrupts,
-        none_at: Sequence[int] = (),
-    ) -> Iterator[Response]:
+    def _answered(self, asked: _Request, interrupts: Interrupts) -> Iterator[Response]:
         """Send a request, again where that is of use, and keep the connection if all of the answer was read."""
-        data = None if body is None else json.dumps(body).encode()
-        connection, response = self._sent(method, path, data, interrupts, none_at)
+        connection, response = self._sent(asked, interrupts)
         kept = False
         try:
             yield response
@@ -173,14 +172,13 @@ class Server:
             else:
                 connection.close()
 
-    def _sent(
-        self, method: str, path: str, data: bytes | None, interrupts: Interrupts, none_at: Sequence[int]
-    ) -> tuple[Connection, Response]:
+    def _sent(self, asked: _Request, interrupts: Interrupts) -> tuple[Connection, Response]:
+        data = None if asked.body is None else json.dumps(asked.body).encode()
         interrupts.check()  # many quick requests in a row never wait, where interrupts are checked otherwise
         self.health.check(self.address)
         for wait_s in (*_BACK_OFF_S, None):
             try:
-                return self._try(method, path, data, interrupts, none_at)
+                return self._try(asked, data, interrupts)
             except FailedError as failed:
                 if wait_s is None:
                     self.health.bad(str(failed))
@@ -192,19 +190,13 @@ class Server:
         raise AssertionError
 
     def _try(
-        self,
-        method: str,
-        path: str,
-        data: bytes | None,
-        interrupts: Interrupts,
-        none_at: Sequence[int],
-        seconds: float | None = None,
+        self, asked: _Request, data: bytes | None, interrupts: Interrupts
     ) -> tuple[Connection, Response]:
         started = time.monotonic()
-        connection = self._connection(interrupts, seconds)
+        connection = self._connection(asked, interrupts)
         try:
-            response = connection.ask(method, path, data)
-            if response.status != 200 and response.status not in none_at:
+            response = connection.ask(asked.method, asked.path, data)
+            if response.status != 200 and response.status not in asked.none_at:
                 self._raise(response)
             self.health.good((time.monotonic() - started) * 1000)
             return connection, response

@@ -230,8 +230,18 @@ class LlamaServerGenerator(ServedGenerator):
             raise malformed("log-probabilities") from None
         if event.get("stop") is True:
             completion.finish_reason = "length" if event.get("stop_type") == "limit" else "stop"
-            completion.cached_tokens = _cached(event)
+            completion.cached_tokens = int(_timing(event, "cache_n"))
+            if completion.first_token_ms is None:  # a whole answer: all before the tokens after the first one
+                completion.first_token_ms = max(completion.total_ms - _timing(event, "predicted_ms"), 0.0)
         return pieces
+
+    def _events(self, answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        tokens = answer.get("completion_probabilities")
+        if answer.get("stop") is not True or not isinstance(tokens, list):
+            raise malformed("end and log-probabilities")
+        yield {**answer, "completion_probabilities": ()}
+        for token in tokens:
+            yield {"completion_probabilities": (token,)}
 
     def _tokens(self, text: str, surround: bool = False, special: bool = False) -> list[int]:
         if not text and not surround:
@@ -287,10 +297,10 @@ class LlamaServerGenerator(ServedGenerator):
         return self._remembered(name, ask)
 
 
-def _cached(event: Mapping[str, Any]) -> int:
+def _timing(event: Mapping[str, Any], name: str) -> float:
     timings = event.get("timings")
-    count = timings.get("cache_n", 0) if isinstance(timings, dict) else 0
-    return count if isinstance(count, int) else 0
+    value = timings.get(name) if isinstance(timings, dict) else None
+    return value if isinstance(value, int | float) else 0
 
 
 def _nodes(after: Sequence[Sequence[int]]) -> dict[tuple[int, ...], set[int]]:

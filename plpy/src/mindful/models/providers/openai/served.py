@@ -6,8 +6,9 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,6 +22,8 @@ from mindful.models.providers.openai.http import EndedError, Server
 T = TypeVar("T")
 
 _REMEMBERED = 512
+_SHORT = 128
+"""Tokens. A longer answer is streamed: a loop is ended early, and a server that hangs is noticed by its silence."""
 _LEAST = 1e-9
 """Of a probability, so that its logarithm is a number."""
 
@@ -129,7 +132,8 @@ class ServedGenerator(Served, ABC):
         completion: Completion,
         interrupts: Interrupts,
     ) -> str:
-        return "".join(self._stream(tokens, sampling, constraint, completion, interrupts))
+        hidden = replace(sampling, shown=False)
+        return "".join(self._stream(tokens, hidden, constraint, completion, interrupts))
 
     def _stream(
         self,
@@ -139,15 +143,19 @@ class ServedGenerator(Served, ABC):
         completion: Completion,
         interrupts: Interrupts,
     ) -> Iterator[str]:
-        started, text = time.perf_counter(), TextStream((*sampling.stop, *self._stop))
+        started, stop = time.perf_counter(), (*sampling.stop, *self._stop)
+        text = TextStream(stop)
         completion.prompt_tokens = len(tokens)
         body = self._body(tokens, sampling) | constraint.body
-        with closing(self._server.events(self._endpoint, body, interrupts)) as events:
-            for event in events:
+        # Where the answer may have to be ended before its last token, it is read as it is made.
+        streams = sampling.shown or sampling.max_tokens > _SHORT or bool(stop) or constraint.watches
+        events = self._server.events if streams else self._parts
+        with closing(events(self._endpoint, body, interrupts)) as parts:
+            for event in parts:
                 interrupts.check()
-                pieces = self._pieces(event, completion, sampling.alternatives)
                 completion.total_ms = (time.perf_counter() - started) * 1000
-                if pieces:
+                pieces = self._pieces(event, completion, sampling.alternatives)
+                if pieces and streams:
                     completion.first_token_ms = completion.first_token_ms or completion.total_ms
                 for piece in pieces:
                     constraint.take(piece)
@@ -161,9 +169,24 @@ class ServedGenerator(Served, ABC):
         if rest := text.flush():
             yield rest
 
+    def _parts(
+        self, path: str, body: Mapping[str, Any], interrupts: Interrupts
+    ) -> Generator[Mapping[str, Any], None, None]:
+        """Ask for a whole answer, and yield it as the events of a stream: the last one first, then each token's.
+
+        A stream makes the server wake all its threads, and this process parse JSON, for each token.
+        """
+        whole = {key: value for key, value in body.items() if key != "stream_options"} | {"stream": False}
+        answer = self._server.post(path, whole, interrupts, patient=True)
+        yield from self._events(answer)
+
     @abstractmethod
     def _body(self, tokens: Sequence[int], sampling: Sampling) -> dict[str, Any]:
         """Return the request for a stream, without its constraint."""
+
+    @abstractmethod
+    def _events(self, answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Yield a whole answer as the events of a stream: first how it ended, then each token."""
 
     @abstractmethod
     def _pieces(
