@@ -215,7 +215,8 @@ engine() {
     engine_stop
     say "starting the engine"
     : >"$log"
-    as_server "${environment[@]}" setsid mindful --dsn "$(dsn)" engine --directory "$(socket_dir)/engine" \
+    # Not as_server: its subshell would have the number that is kept, and engine_stop looks for a mindful.
+    exec_as_server "${environment[@]}" setsid mindful --dsn "$(dsn)" engine --directory "$(socket_dir)/engine" \
         >"$log" 2>&1 </dev/null &
     pid=$!
     echo "$pid" >"$state/engine.pid"

@@ -72,7 +72,7 @@ class Api:
         yield {"choices": [{"delta": {}, "finish_reason": self.end}]}
         yield {"choices": [], "usage": {"prompt_tokens": 11}}
 
-    def row(self, word: str) -> Mapping[str, Any]:
+    def row(self, word: str) -> dict[str, Any]:
         top = [{"token": word, "logprob": HALF}, {"token": "?", "bytes": [63], "logprob": QUARTER}]
         return {"token": word, "logprob": HALF, "top_logprobs": top}
 
@@ -152,8 +152,8 @@ def test_tokens_are_told_as_bytes_with_their_alternatives(alternatives: int | No
         assert done.pieces == []
         return
     assert [piece.data for piece in done.pieces] == ["caf\u00e9".encode(), b" noir"]
-    shown = [(b" noir", HALF), (b"?", QUARTER)]
-    assert list(done.pieces[1].alternatives) == shown[:alternatives]
+    likeliest = [(b" noir", HALF), (b"?", QUARTER)]
+    assert list(done.pieces[1].alternatives) == likeliest[:alternatives]
 
 
 def test_a_request_says_how_to_draw() -> None:

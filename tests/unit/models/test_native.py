@@ -62,8 +62,8 @@ class Api:
         self.bodies.append(body)
         if patient:
             assert body["stream"] is False
-            *tokens, end = self.said(body)
-            return end | {"completion_probabilities": [one["completion_probabilities"][0] for one in tokens]}
+            *events, end = self.said(body)
+            return end | {"completion_probabilities": [one["completion_probabilities"][0] for one in events]}
         [[token, _]] = body["logit_bias"]
         rows = [{"id": one, "logprob": value} for one, value in self.likely.items()][: body["n_probs"]]
         chosen = (self.likely | self.unlikely)[token]
