@@ -1,12 +1,12 @@
 """Measure whether a chat answers rightly from what it is shown, and says so where memories do not tell.
 
-Usage: shown.py [--half HALF] [--worlds N] [--model NAME] [--show] [--write FILE]. HALF is design, second, third,
-fourth, changes, fifth or held. The server comes from MINDFUL_DSN, as `make dsn` prints it. A user has the memories of
-one world at a time, and is asked about each fact of it, about facts that no memory tells, and for small talk and
-general knowledge. Every question has a new session, and nothing of it stays. Rules were made on design, second, third,
-fourth and changes. held and fifth have other kinds of facts in other words: no rule was made on them, and their replies
-are never printed. changes asks for facts that a newer memory replaces, and for facts ("kept") that a newer memory of
-another person or thing does not. Everything runs in one transaction that is rolled back.
+Usage: shown.py [--half HALF] [--worlds N] [--model NAME] [--show] [--write FILE]. The server comes from MINDFUL_DSN, as
+`make dsn` prints it. A user has the memories of one world at a time, and is asked about each fact of it, about facts
+that no memory tells, and for small talk and general knowledge. Every question has a new session, and nothing of it
+stays. Rules were made on design, second, third, fourth, changes and sixth. held, fifth and seventh have other kinds of
+facts in other words: no rule was made on them, and their replies are not printed. changes asks for facts that a newer
+memory replaces, and for facts ("kept") that a newer memory of another person or thing does not. Everything runs in one
+transaction that is rolled back.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ DATA = {
     for name in ("shown", "shown_second", "shown_fourth", "shown_changes", "shown_sixth")
     for half, data in json.loads(Path(__file__).with_name(f"{name}.json").read_text()).items()
 }
+UNSEEN = ("held", "fifth", "seventh")
 UNKNOWN = "I do not know"
 _ONE_FACT = ("single", "name", "date", "number")
 _TALK = ("talk among memories", "talk without memories")
@@ -146,6 +147,8 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the replies that are not right")
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
+    if options.show and options.half in UNSEEN:
+        parser.error(f"{options.half} stays unseen: rules that were made on it would fit it")
     with psycopg.connect(os.environ["MINDFUL_DSN"]) as db:
         if db.execute("select 1 from pg_roles where rolname = %s", (ROLE,)).fetchone() is None:
             db.execute(f"create role {ROLE}")

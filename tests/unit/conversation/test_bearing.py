@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mindful.conversation.bearing import Bearing, _common, _scores, invents
+from mindful.conversation.bearing import Bearing, _common, _lower_names, _scores, invents
 from mindful.conversation.near import Stored
 from mindful.core.ports import Row
 from unit.fakes import FakeDatabase
@@ -273,3 +273,20 @@ def test_a_question_that_was_asked_before_is_not_what_it_is_about() -> None:
     )
     common = _common(asked)
     assert (common.similarity, common.closest) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("question", "contents", "expected"),
+    [
+        ("when do i fly to osaka?", ["The flight to Osaka is on 28 March."], {"osaka"}),
+        ("When do I fly to osaka?", ["The flight to Osaka is on 28 March."], set()),
+        ("how old is my cat?", ["We watched How I Met Your Mother."], set()),
+        ("when is the exam?", ["I am reading The Hobbit with Mia."], set()),
+        ("when do i see dr weber?", ["My doctor is Dr Weber."], {"weber"}),
+        ("what does the rose cost?", ["I met Rose.", "The rose is red."], set()),
+    ],
+)
+def test_names_in_lower_case_are_those_that_memories_write_with_a_capital(
+    question: str, contents: list[str], expected: set[str]
+) -> None:
+    assert _lower_names(question, contents) == expected

@@ -3,7 +3,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mindful.conversation.expected import adds, candidates, excerpt, kind_of, lacks_thing, may_answer, plain
+from mindful.conversation.expected import (
+    adds,
+    candidates,
+    excerpt,
+    kind_of,
+    lacks_head,
+    lacks_thing,
+    may_answer,
+    plain,
+)
 
 
 @pytest.mark.parametrize(
@@ -140,3 +149,63 @@ def test_words_of_four_letters_are_forms_that_begin_alike_for_five_or_whole(word
     length = min(5, len(word), len(known))
     alike = length >= 4 and word[:length] == known[:length]
     assert adds(known, word) == (word != known and not alike)
+
+
+@pytest.mark.parametrize(
+    ("question", "memory"),
+    [
+        ("Who is Ingrid Keating?", "Ingrid Keating is our lawyer."),
+        ("How much is my commission?", "My commission is 12 percent."),
+        ("How much is the dose?", "The dose is 50 mg."),
+        ("How much is the coffee?", "Coffee is 3 at the kiosk."),
+        ("How much is my overdraft?", "My overdraft is about 1200 at the moment."),
+        ("What does the course cost?", "The course is 235 for twelve weeks."),
+        ("What does the flat cost?", "Flat 2: Ingrid, 685/month by standing order"),
+        ("What does the bus cost?", "The bus is a fiver."),
+        ("What time is my alarm?", "My alarm is set for 6."),
+        ("What time can I call?", "Call between 9 and 10."),
+        ("What time is class?", "Class: 9-10"),
+        ("When is the ward round?", "The round is at quarter to ten from now on."),
+        ("What year did we marry?", "We married in June '98."),
+        ("What year did we marry?", "We married 12 years ago."),
+        ("Which city does my sister live in?", "my sister lives in porto"),
+        ("Which city does my sister live in?", "My sister lives in Porto."),
+        ("Who runs the group?", "The group in Accra is run by Kwabena."),
+        ("Which shop has it?", "It is at Bosch."),
+    ],
+)
+def test_a_memory_has_the_measure_that_is_asked_for(question: str, memory: str) -> None:
+    assert may_answer(question, memory)
+
+
+@pytest.mark.parametrize(
+    ("question", "memory"),
+    [
+        ("Who is Kwabena marrying?", "Kwabena's getting married in Accra at Easter."),
+        ("How much is a night at the ryokan?", "We stay at a ryokan for two nights."),
+        ("How much is a night at the ryokan?", "We stay at a ryokan for 2 nights."),
+        ("How much does the gym cost?", "The gym opens at 10."),
+        ("How much does the gym cost?", "My locker at the gym is number 47."),
+        ("How much does the gym cost?", "I joined the gym in 2019."),
+        ("What time is the exam?", "The exam is on 18 December."),
+        ("Which year did we meet?", "We met on 18 December."),
+        ("Which city is Ishikawa from?", "Ishikawa teaches on Tuesdays at the community college."),
+        ("When does it start?", "Up to ten people come."),
+    ],
+)
+def test_another_measure_is_not_the_one_that_is_asked_for(question: str, memory: str) -> None:
+    assert not may_answer(question, memory)
+
+
+@pytest.mark.parametrize(
+    ("question", "memory", "expected"),
+    [
+        ("Who is the ward manager?", "Ines is our ward clerk.", True),
+        ("Who is the ward manager?", "The manager is Siobhan.", False),
+        ("Who is the ward manager?", "Siobhan cycles.", False),
+        ("Who is the manager?", "Ines is our clerk.", False),
+        ("What is the wifi password here?", "The wifi password is x1.", False),
+    ],
+)
+def test_the_words_before_a_noun_do_not_stand_for_it(question: str, memory: str, expected: bool) -> None:
+    assert lacks_head(question, memory) is expected

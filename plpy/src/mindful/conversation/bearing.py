@@ -67,6 +67,10 @@ _QUOTED = 0.3
 _MOST_QUOTED = 2
 _READ = 2000
 """Characters of a memory in which names are looked for."""
+_ASKING = frozenset(
+    ("how", "where", "which", "why", "whose", "will", "may", "can", "do", "does", "did", "has", "have")
+)
+"""Words of questions that titles begin with, or that are names too."""
 SEVERAL = linear(r"(?<!\bwhen )\b(?:are|were|both|all|which of|names of|list)\b", IGNORECASE)
 """Forms of questions that ask for more than one thing, so that no statement replaces another."""
 _TELLS_NAME = linear(r"\b(?:your (?:\w+ )?name is|you are|you're|call(?:ed)? you|you go by) (.*)", IGNORECASE)
@@ -369,7 +373,7 @@ def _lower_names(question: str, contents: Iterable[str]) -> set[str]:
     words = {word for content in read for word in _PART.findall(content)}
     return {
         name.lower() for content in read for name in _NAME.findall(content) if name.lower() not in words
-    } & parts([question]) - EMPTY
+    } & parts([question]) - EMPTY - _ASKING
 
 
 def _has(words: Iterable[str], name: str) -> bool:

@@ -36,7 +36,7 @@ _TIMES = (
 _NUMBERS = (
     r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|"
     r"eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|dozen|half|"
-    r"once|twice|both|no|none|several|every"
+    r"once|twice|both|no|none|several|every|fiver|tenner"
 )
 _COLORS = (
     r"red|blue|green|yellow|orange|purple|violet|pink|brown|black|white|gr[ae]y|silver|gold(?:en)?|beige|turquoise|"
