@@ -13,7 +13,8 @@ from support.deletion import delete
 from support.files import readable_folder
 from support.weights import KEPT, write_adapter
 
-ASK = "select llm_generate('Name three rivers.', %s, max_tokens => 16)"
+ASK = "select llm_generate('Name three rivers.', %s, max_tokens => 16, seed => 1)"
+"""With a seed the prompt is evaluated anew: what a cache holds of it would round the answer otherwise."""
 REGISTER = "select adapter_register(%s, %s, %s, %s::real, granted_to => '{mindful_user}')"
 
 

@@ -308,7 +308,7 @@ def _common(bearing: Bearing) -> Common:
     return Common(
         max((bearing.similarities[id_] for id_ in near), default=0.0),
         max((bearing.similarities[id_] for id_ in telling), default=0.0),
-        any(map(bearing.names, near)),
+        any(map(bearing.names, telling)),
     )
 
 

@@ -75,7 +75,7 @@ _NAMES = linear(
 )
 """A name, with the article before it and more words of it."""
 _LONG_NAME = linear(r"(?<=[^\W.!?:] )(?!(?:Mr|Mrs|Ms|Dr|Prof)\b)[A-Z]\w+ (?:of )?(?:the )?[A-Z]\w+")
-"""A name of several words, which people they know rarely have for users: "the Mona Lisa"."""
+"""A name of several words, such as "the Mona Lisa": users call people they know by one."""
 OWN = linear(r"\b(?:i|me|my|mine|we|us|our|ours)\b", IGNORECASE)
 _OWN_MATTERS = (
     *("What is my mother's name?", "When is my next appointment?", "Where did I leave my glasses?"),
@@ -132,7 +132,7 @@ class Common:
     closest: float = 0.0
     """The greatest of any memory."""
     is_named: bool = False
-    """Whether a memory about the same thing has a name of the question."""
+    """Whether a memory has a name of the question."""
 
 
 def asks(question: str) -> bool:

@@ -22,6 +22,8 @@ class _Lazy:
         self.pattern, self.flags = source, flags
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # copy and pickle look for such before there is a pattern
+            raise AttributeError(name)
         made = re.compile(self.pattern, self.flags)
         # Later uses find the compiled pattern's own methods, without a detour.
         for method in ("search", "match", "fullmatch", "findall", "finditer", "split", "sub"):
