@@ -98,7 +98,12 @@ class _Handler(BaseHTTPRequestHandler):
         if body["max_tokens"] == 1:
             token = {"token": "Yes", "logprob": -0.5}
             top = [token, {"token": "No", "logprob": -1.5}]
-            return self._json({"choices": [{"logprobs": {"content": [token | {"top_logprobs": top}]}}]})
+            choice = {
+                "message": {"content": "Yes"},
+                "finish_reason": "length",
+                "logprobs": {"content": [token | {"top_logprobs": top}]},
+            }
+            return self._json({"choices": [choice], "usage": {"prompt_tokens": 7}})
         return self._whole(mode)
 
     def _mode(self) -> tuple[str, str]:
