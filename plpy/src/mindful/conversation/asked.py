@@ -54,7 +54,7 @@ _MONEY = (
     r"pesos?|rupees?|rubles?|zlotys?|lira|dirhams?|shekels?|bucks|eur|usd|gbp|chf|free|costs?|pric(?:e|ed|es)|pay|"
     r"pays|paid|rent|rents|fees?|charges?|budget|sells?|sold|worth|owes?|salary|earns?|wages?|bill|discount|quid|fivers?|"
     r"tenners?|grand|deposit|quoted?)\b|"
-    # An amount without its currency: "720 a month", "235 for twelve weeks". Years, times and numbers of rooms are none.
+    # An amount without its currency: "720 a month", "235 for twelve weeks". Years, times and room numbers do not count.
     r"(?<![\w.:])(?<!\bat )(?<!\bby )(?<!\bfrom )(?<!\buntil )(?<!\bnumber )(?<!\broom )(?<!\bflat )(?!(?:19|20)\d\d\b)"
     r"\d{2,}(?:[.,]\d+)*(?= ?(?:an?\b|per\b|plus\b|/|for\b|each\b|in all\b|altogether\b|now\b|[.,;)]|$))"
 )

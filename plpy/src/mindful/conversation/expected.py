@@ -146,7 +146,7 @@ _TIMES_ASKED = tuple(
 """Questions for a certain kind of time, and what a memory has that tells it."""
 _WHO = linear(r"\b(?:who|whom|whose)\b", IGNORECASE)
 _LOCATED = linear(r"\b(?:in|at|near|on) ([^\W\d_a-z]\w+)")
-"""Names of places, which are nobody's."""
+"""Names of places, which do not answer who."""
 EMPTY = frozenset(
     _WORD.findall(
         "the a an my our his her their its your i we he she it they there this that these those in on at from for to "
