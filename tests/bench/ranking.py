@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -67,11 +67,10 @@ class Pool:
         the ranking, whose intercept gives the base rate of the others.
         """
         mark = [float(name == self.apart) for name in self.sets]
-        marked = replace(
-            self.answers,
+        marked = self.answers._replace(
             signals=[{**row, "apart": at} for row, at in zip(self.answers.signals, mark, strict=True)],
         )
-        found = vars(fit.fit(marked, ["apart", *names]))
+        found = fit.fit(marked, ["apart", *names])._asdict()
         kept = [at for at, name in enumerate(found["features"]) if name != "apart"]
         arrays = {
             name: [found[name][at] for at in kept] for name in ("features", "means", "scales", "weights")
@@ -80,7 +79,7 @@ class Pool:
         for _ in range(50):
             said = fit.probabilities(ranking, self.base)
             step = (self.base.right.mean() - said.mean()) / (said * (1 - said)).mean()
-            ranking = replace(ranking, intercept=float(ranking.intercept + step))
+            ranking = ranking._replace(intercept=float(ranking.intercept + step))
         return ranking
 
     def unseen(self, names: Sequence[str], sets: Sequence[str]) -> Ranked:

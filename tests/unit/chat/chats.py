@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from mindful.chat.chat import Arguments, Chat
@@ -31,7 +30,7 @@ def memories_of(*contents: str) -> list[Row]:
     return [memory_of(number, content) for number, content in enumerate(contents, 1)]
 
 
-DEFAULTS = {one.name: one.default for one in fields(Settings)} | {
+DEFAULTS = Settings._field_defaults | {
     "assistant_changes": True,
     "chat_lessons": True,
     "chat_memories": 3,

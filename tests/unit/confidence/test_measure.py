@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -57,7 +56,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
             {
                 "_mindful.action_pending": rows,
                 "_mindful.settings(null)": [
-                    {"found": json.dumps(asdict(Settings()) | {"chat_retry_temperature": 0.5})}
+                    {"found": json.dumps(Settings()._asdict() | {"chat_retry_temperature": 0.5})}
                 ],
                 "insert into mindful.outcome": lambda ids, _: [{"correct": next(given)} for _ in ids],
                 "insert into mindful.action_gain": [{"id": 1}],

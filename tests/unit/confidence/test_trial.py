@@ -109,7 +109,7 @@ def test_a_gold_question_is_its_own_unit_where_questions_are_drawn() -> None:
 
 @pytest.mark.parametrize(("origin", "shipped"), [("shipped", True), ("fitted", False)])
 def test_a_shipped_ranking_is_tested_on_all_labels(origin: str, shipped: bool) -> None:
-    fields = {name: getattr(ONE, name) for name in ONE.__dataclass_fields__}
+    fields = ONE._asdict()
     used = used_of(
         fields | {"origin": origin, "metrics": '{"auroc": 1}', "unit": "source", "last_outcome": 4, "id": 9}
     )

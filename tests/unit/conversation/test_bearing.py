@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,8 +52,7 @@ def test_a_reply_does_not_rest_on_what_the_memory_shown_replaced(
     reply: str, shown: list[int], expected: bool
 ) -> None:
     contents = {1: "I order wax from Cedar.", 2: "I do not use Cedar now, Beeline has my orders."}
-    found = replace(
-        bearing("Who do I order wax from?", {1: "order wax", 2: "order"}),
+    found = bearing("Who do I order wax from?", {1: "order wax", 2: "order"})._replace(
         contents=contents,
         own=True,
         scores=dict.fromkeys(shown, 0.6),
@@ -64,7 +62,7 @@ def test_a_reply_does_not_rest_on_what_the_memory_shown_replaced(
 
 
 def test_what_was_replaced_answers_no_more_and_is_remembered() -> None:
-    found = replace(bearing("Where is the office?", {1: "office", 2: "office"}), scores={1: 0.7, 2: 0.5})
+    found = bearing("Where is the office?", {1: "office", 2: "office"})._replace(scores={1: 0.7, 2: 0.5})
     then = found.replaced({1: 2})
     assert (then.scores, then.outdated) == ({2: 0.7}, {1: 2})
 
@@ -113,21 +111,21 @@ KEY = {
 def test_a_reply_rests_on_the_memories_that_answer(
     question: str, scores: dict[int, float], reply: str, expected: bool
 ) -> None:
-    found = replace(bearing(question, dict.fromkeys(KEY, "")), contents=KEY, own=True, scores=scores)
+    found = bearing(question, dict.fromkeys(KEY, ""))._replace(contents=KEY, own=True, scores=scores)
     assert found.is_grounded(reply, list(KEY)) is expected
 
 
 def test_memories_that_answer_are_quoted_and_one_unless_several_are_asked_for() -> None:
     found = bearing("Which of my cousins play chess?", dict.fromkeys(KEY, ""))
-    found = replace(found, contents=KEY, own=True, scores={2: 0.6, 3: 0.5})
+    found = found._replace(contents=KEY, own=True, scores={2: 0.6, 3: 0.5})
     assert found.quoted([2, 3]) == f'"{KEY[2]}" "{KEY[3]}"'
-    assert replace(found, question="Who plays chess?").quoted([2, 3]) == f'"{KEY[2]}"'
+    assert found._replace(question="Who plays chess?").quoted([2, 3]) == f'"{KEY[2]}"'
 
 
 def test_a_memory_that_lacks_what_is_asked_about_scores_less_and_may_still_answer() -> None:
     contents = {1: "The recipe needs three eggs.", 2: "The recipe needs three lemons."}
     found = bearing("How many eggs does the recipe need?", dict.fromkeys(contents, ""))
-    found = replace(found, contents=contents, beyond=dict.fromkeys(contents, ""))
+    found = found._replace(contents=contents, beyond=dict.fromkeys(contents, ""))
     embedder: Any = SimpleNamespace(name="e", relation="e")  # the memories lack no word of the question
     scores = _scores(Stored(FakeDatabase({}), embedder), embedder, found)
     assert 0 < scores[2] < scores[1]
@@ -165,8 +163,8 @@ def test_a_memory_scores_less_without_a_number_a_time_or_a_name_of_the_question(
     question: str, held: str, right: str, wrong: str
 ) -> None:
     contents = {1: right, 2: wrong}
-    found = replace(
-        bearing(question, dict.fromkeys(contents, held), dict.fromkeys(contents, "x")), contents=contents
+    found = bearing(question, dict.fromkeys(contents, held), dict.fromkeys(contents, "x"))._replace(
+        contents=contents
     )
     embedder: Any = FakeEmbedder()
     scores = _scores(Stored(FakeDatabase(HALF_AS_NEAR), embedder), embedder, found)
@@ -184,7 +182,7 @@ def test_a_memory_that_has_the_name_alone_scores_less() -> None:
     near = Stored(FakeDatabase(HALF_AS_NEAR), embedder)
     alone, standing = (
         _scores(near, embedder, found),
-        _scores(near, embedder, replace(found, is_described=True)),
+        _scores(near, embedder, found._replace(is_described=True)),
     )
     assert alone[2] < standing[2]  # "Dr. Berg" in place of "our painter"
     assert alone[1] == standing[1]
@@ -206,7 +204,7 @@ def test_a_memory_that_has_the_name_alone_scores_less() -> None:
 def test_a_reply_rests_on_what_the_memory_says(
     question: str, memory: str, reply: str, expected: bool
 ) -> None:
-    found = replace(bearing(question, {1: ""}), contents={1: memory}, scores={1: 0.8}, own=True)
+    found = bearing(question, {1: ""})._replace(contents={1: memory}, scores={1: 0.8}, own=True)
     assert found.is_grounded(reply, [1]) is expected
 
 
@@ -220,7 +218,7 @@ def test_a_reply_rests_on_what_the_memory_says(
     ],
 )
 def test_a_reply_about_the_users_name_says_it(reply: str, expected: bool) -> None:
-    found = replace(bearing("What is my name?", {}), own_name="Tom", own=True)
+    found = bearing("What is my name?", {})._replace(own_name="Tom", own=True)
     assert found.is_grounded(reply, []) is expected
 
 
@@ -245,7 +243,7 @@ def test_what_a_message_asks_for_decides_how_near_a_memory_must_be(
 ) -> None:
     found = bearing(question, {1: held}, {1: ""})
     found.similarities[1] = similarity
-    assert replace(found, own=True).concerns(1, compared) is expected
+    assert found._replace(own=True).concerns(1, compared) is expected
 
 
 @pytest.mark.parametrize(
@@ -266,8 +264,7 @@ def test_a_memory_with_the_name_or_number_of_a_message_concerns_it(
 
 
 def test_a_question_that_was_asked_before_is_not_what_it_is_about() -> None:
-    asked = replace(
-        bearing("Where is the office?", {1: "office", 2: "office"}),
+    asked = bearing("Where is the office?", {1: "office", 2: "office"})._replace(
         similarities={1: 1.0, 2: 0.5},
         contents={1: "Where is the office?", 2: "The office is in Graz."},
     )

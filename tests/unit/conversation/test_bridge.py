@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -115,7 +114,7 @@ def test_the_memory_about_the_name_is_shown_if_it_answers_better(
     ]
     question = "Where is the harbor master's office?"
     found = Bearing(question, "e", {1: 0.5}, {1: "office?"}, {1: "harbor master's"}, {1: MASTER})
-    then = replace(found, contents={2: "Birgit's office is on pier 4."}, scores={2: score})
+    then = found._replace(contents={2: "Birgit's office is on pier 4."}, scores={2: score})
     asked = []
 
     def embed(texts: list[str]) -> list[list[float]]:
@@ -134,7 +133,7 @@ def test_the_memory_about_the_name_is_shown_if_it_answers_better(
     )
     composer._considered = rows
     embedder: Any = SimpleNamespace(name="e", embed=embed)
-    shown = composer._bridged(replace(found, scores={1: 0.5}), embedder, 3)
+    shown = composer._bridged(found._replace(scores={1: 0.5}), embedder, 3)
     assert [row["id"] for row in shown] == expected
     assert asked == ["Where is Birgit's office?"] * 2
     assert [row["id"] for row in composer._considered] == ([2, 1, 3] if expected else [1, 2, 3])

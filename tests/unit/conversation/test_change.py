@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -152,14 +151,14 @@ def test_changes_are_looked_for_that_may_answer() -> None:
         row(5, "I am down to 77 kilos." + " Great." * 50),
     ]
     db = FakeDatabase({"recall_dense": rows})
-    found = replace(
-        bearing("How much do I weigh?", {1: "weigh"}), contents={1: WEIGHT}, own=True, scores={1: 0.7}
+    found = bearing("How much do I weigh?", {1: "weigh"})._replace(
+        contents={1: WEIGHT}, own=True, scores={1: 0.7}
     )
     embedder: Any = SimpleNamespace(name="e", relation="t")
     assert [one["id"] for one in later_changes(db, found, embedder, None)] == [2]
-    assert later_changes(db, replace(found, scores={}), embedder, None) == []
+    assert later_changes(db, found._replace(scores={}), embedder, None) == []
     for question in ("What are my weights?", "How much did I weigh?"):
-        assert later_changes(db, replace(found, question=question), embedder, None) == []
+        assert later_changes(db, found._replace(question=question), embedder, None) == []
 
 
 def test_facts_about_two_people_of_one_name_replace_none() -> None:

@@ -32,6 +32,8 @@ NOISE_MS = 5
 """Below, ratios say nothing."""
 HEARD_MS = 100
 """The longest that nothing may look for a cancel."""
+SHORT_MS = HEARD_MS / 5
+"""The longest that a pattern may take for a short text."""
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -119,7 +121,8 @@ def test_a_pattern_takes_time_in_proportion_to_the_text(made: pattern.Linear) ->
 @pytest.mark.slow
 def test_a_pattern_for_short_texts_reads_no_longer_ones(made: pattern.Short) -> None:
     for text in texts(made.longest).values():
-        assert milliseconds(lambda text=text: (made.match(text), list(made.finditer(text)))) < NOISE_MS  # type: ignore[misc]
+        spent = milliseconds(lambda text=text: (made.match(text), list(made.finditer(text))), SHORT_MS)  # type: ignore[misc]
+        assert spent < SHORT_MS
     for text in texts(LARGE).values():
         assert made.search(text) is made.match(text) is made.fullmatch(text) is None
         assert (list(made.finditer(text)), made.split(text), made.sub("", text)) == ([], [text], text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -158,7 +157,7 @@ def test_a_pair_with_a_secret_is_counted_without_its_words() -> None:
     assert (row["number"], row["source_id"], row["neighbor_ids"], row["confidence"]) == (7, 3, [4], 0.4)
     assert (row["instruction"], row["output"], row["split"]) == (two.instruction, "Oslo.", "train")
     for reason, hidden in (("secret", True), ("personal", True), ("volatile", False)):
-        row = _row(1, replace(two, refused=(reason,)))
+        row = _row(1, two._replace(refused=(reason,)))
         assert row["refused"] == [reason]
         assert [row[name] is None for name in ("instruction", "input", "output")] == [hidden] * 3
 

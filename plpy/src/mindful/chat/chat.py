@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import uuid
 from collections.abc import Iterator, Mapping
@@ -111,7 +110,7 @@ class Chat:
         self._new_message = message
         self._tokens = tokens_of(self._generator, self.context.messages())
         room = self._generator.context_length - len(self._tokens)
-        self._sampling = dataclasses.replace(self._sampling, max_tokens=min(self._sampling.max_tokens, room))
+        self._sampling = self._sampling._replace(max_tokens=min(self._sampling.max_tokens, room))
         self._call = Call(
             self._spec,
             self._generator,
@@ -221,7 +220,7 @@ class Chat:
         }
         metadata["shown_from"] = self.context.shown_from
         if trail.question is not None:
-            metadata["clarification"] = dataclasses.asdict(trail.question)
+            metadata["clarification"] = trail.question._asdict()
         turns: list[dict[str, Any]] = [call.turn() for call in self.context.calls]
         turns.append({"role": trail.role, "content": trail.reply, "metadata": metadata})
         if self._new_message is None:

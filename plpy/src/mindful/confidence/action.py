@@ -6,8 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindful.confidence import attempt
 from mindful.confidence.attempt import Asking, Attempt
@@ -35,8 +34,7 @@ The first person lowers reliance on wrong answers (Kim et al. 2024, arXiv 2405.0
 """
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """Settings of a tenant or session for answers below the threshold. The defaults only flag them."""
 
     error_budget: float = 0
@@ -69,7 +67,7 @@ class Settings:
 
 def settings(values: Mapping[str, Any]) -> Settings:
     """Select the settings of this room from the settings in force."""
-    return Settings(**{name: values[name] for name in Settings.__dataclass_fields__})
+    return Settings(**{name: values[name] for name in Settings._fields})
 
 
 class Trail:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from mindful.confidence.decision import Decision, decide, decide_answer
 from mindful.confidence.evidence import Evidence, as_alternatives, draw
@@ -40,8 +41,7 @@ class Attempt:
         )
 
 
-@dataclass(frozen=True)
-class Asking:
+class Asking(NamedTuple):
     """The connection, the sampling and the error budget of attempts."""
 
     db: Database
@@ -74,7 +74,7 @@ def _widened(asking: Asking, generator: Generator, context: Context, memories: i
     others = [part for part in context.parts if part.part != "memory" or part.memory_id in taught]
     shown = taught | {part.memory_id for part in others}
     reserved = min(asking.sampling.max_tokens, generator.context_length // 2)
-    bare = len(generator.encode(replace(context, parts=others).messages()))
+    bare = len(generator.encode(context._replace(parts=others).messages()))
     room = generator.context_length - reserved - bare
     parts: list[Part] = []
     clarified = context.clarified
@@ -92,7 +92,7 @@ def _widened(asking: Asking, generator: Generator, context: Context, memories: i
         parts.append(
             Part("memory", "user", row["content"], tokens, row["id"], row["score"], "recalled again")
         )
-    return replace(context, parts=[*others[:-1], *parts, others[-1]], considered=rows)
+    return context._replace(parts=[*others[:-1], *parts, others[-1]], considered=rows)
 
 
 def retry(asking: Asking, first: Attempt, temperature: float) -> Attempt:

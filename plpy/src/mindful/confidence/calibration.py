@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mindful.confidence.in_force import KEY_TYPES, Thresholds, insert
@@ -196,7 +195,7 @@ class _Cell:
         labels, wrong = len(fitted), sum(not one["correct"] for one in fitted)
         if used.shipped and self._ranking is not None:
             labels, wrong = self._ranking.labels, self._ranking.labels - self._ranking.right
-        row = dict(zip(_KEY, self._key, strict=True)) | asdict(used.calibrator)
+        row: dict[str, Any] = dict(zip(_KEY, self._key, strict=True)) | used.calibrator._asdict()
         row |= {
             "unit": used.unit,
             "origin": "shipped" if used.shipped else "labels",

@@ -5,11 +5,10 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Calibrator:
+class Calibrator(NamedTuple):
     """The fitted columns of the table `calibrator`."""
 
     features: Sequence[str]

@@ -7,8 +7,8 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from mindful.confidence.signal import Signals, brief
 from mindful.conversation.prompt import Context
@@ -65,8 +65,7 @@ class Evidence:
     """The error that ended the gathering."""
 
 
-@dataclass(frozen=True)
-class _Given:
+class _Given(NamedTuple):
     """A model's answers, their contexts, and the evidence about each."""
 
     db: Database
@@ -206,7 +205,7 @@ def draw(
     """Sample more answers to each context, all in one batch."""
     seeds = [seed for context in contexts for seed in _seeds(context.question)]
     many = [context for context in contexts for _ in range(_SAMPLES)]
-    samplings = [replace(sampling, temperature=temperature, seed=seed) for seed in seeds]
+    samplings = [sampling._replace(temperature=temperature, seed=seed) for seed in seeds]
     calls = _calls(db, model, many, samplings)
     texts = Call.answer_many(db, calls, [context.memory_ids for context in many])
     drawn = [(call, text.strip(BLANK)) for call, text in zip(calls, texts, strict=True)]

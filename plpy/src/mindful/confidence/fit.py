@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +34,7 @@ _FOLDS = 5
 Array = Any
 
 
-@dataclass(frozen=True)
-class Labeled:
+class Labeled(NamedTuple):
     """Labeled answers: their signals, labels, weights, and the groups that no split divides."""
 
     signals: Sequence[Mapping[str, float]]
@@ -110,7 +108,7 @@ def fit(answers: Labeled, names: Sequence[str], check: Check = unchecked) -> Cal
     xs, ys = isotonic(
         out_of_fold(answers, chosen, score=True, check=check), answers.right, answers.weights, check
     )
-    return Calibrator(**vars(calibrator) | {"knots_x": xs, "knots_y": ys})
+    return Calibrator(**calibrator._asdict() | {"knots_x": xs, "knots_y": ys})
 
 
 def out_of_fold(

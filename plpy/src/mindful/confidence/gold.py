@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindful.confidence import action
 from mindful.confidence.attempt import Asking, attach, escalate
@@ -27,8 +26,7 @@ AT_ONCE = 64
 """Questions answered in one batch."""
 
 
-@dataclass(frozen=True)
-class Gold:
+class Gold(NamedTuple):
     """A question and its right answers. An unanswerable question has an empty list."""
 
     item: int
@@ -113,8 +111,7 @@ def _broken(number: int, problem: str) -> MindfulError:
     )
 
 
-@dataclass(frozen=True)
-class Answered:
+class Answered(NamedTuple):
     """What chat shows for a question, and the decisions about it and about the second model's answer, if any."""
 
     reply: str
@@ -190,7 +187,7 @@ class Answering:
         except MindfulError as error:
             raise type(error)(f"item {gold.item} of gold: {error}", error.hint) from None
         # The texts of the tokens tell where an answer repeats itself.
-        return Call(self._spec, self._generator, tokens, replace(self._sampling, alternatives=0))
+        return Call(self._spec, self._generator, tokens, self._sampling._replace(alternatives=0))
 
 
 def _store(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from mindful.confidence.lineage import TYPES
@@ -115,7 +114,7 @@ class Thresholds:
             "after": list(test.after),
             "last_outcome": max((one["outcome_id"] for one in test.rows), default=0),
             "supersedes": test.last["id"],
-        } | asdict(test.certified)
+        } | test.certified._asdict()
         del row["tested"]
         return insert(self._db, "threshold", row)
 

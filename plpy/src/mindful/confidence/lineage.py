@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Lineage:
+class Lineage(NamedTuple):
     """Columns of the tables `decision` and `calibrator`."""
 
     model: str
@@ -20,11 +18,11 @@ class Lineage:
 
     def by(self, way: str) -> Lineage:
         """Add a way."""
-        return replace(self, ways=(*self.ways, way))
+        return self._replace(ways=(*self.ways, way))
 
     def escalated(self, second_model: str) -> Lineage:
         """Add an escalation to a second model."""
-        return replace(self, ways=(*self.ways, "escalate"), second_model=second_model)
+        return self._replace(ways=(*self.ways, "escalate"), second_model=second_model)
 
     @classmethod
     def of(cls, model: str, row: Mapping[str, Any]) -> Lineage:

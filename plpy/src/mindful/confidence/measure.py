@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mindful.confidence import attempt
 from mindful.confidence.action import settings, shown
@@ -46,8 +46,7 @@ def action_evaluate(
     )
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """A flagged answer and one by another way: whether it is replaced, and whether each is right."""
 
     changed: bool

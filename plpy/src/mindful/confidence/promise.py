@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from mindful.core.errors import InvalidParameterError, NullValueError
 
@@ -11,8 +11,7 @@ _LADDER = (0.05, 0.1, 0.2, 0.3, 0.5)
 """Budgets that each call certifies beside the one asked for."""
 
 
-@dataclass(frozen=True)
-class Promise:
+class Promise(NamedTuple):
     """An upper bound on the share of wrong answers, among those given or all questions, with probability 1 - delta."""
 
     budget: float
@@ -22,7 +21,7 @@ class Promise:
 
 def ladder(promise: Promise) -> list[Promise]:
     """Return the promises to test. The one asked for comes last, so that its budget is the newest."""
-    return [replace(promise, budget=one) for one in _LADDER if one != promise.budget] + [promise]
+    return [promise._replace(budget=one) for one in _LADDER if one != promise.budget] + [promise]
 
 
 def promise_of(budget: float | None, delta: float | None, kind: str | None) -> Promise:

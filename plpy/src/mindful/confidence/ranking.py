@@ -19,8 +19,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindful.confidence.calibrator import Calibrator
 from mindful.confidence.lineage import Lineage
@@ -31,8 +30,7 @@ _PRIOR = 20
 _FITTED = ("features", "means", "scales", "weights", "intercept")
 
 
-@dataclass(frozen=True)
-class Ranking:
+class Ranking(NamedTuple):
     """A shipped calibrator, with the labels that it was fitted to."""
 
     calibrator: Calibrator
@@ -48,7 +46,7 @@ class Ranking:
         shipped = (self.right + 1) / (self.labels + 2)
         rate = (_PRIOR * shipped + right) / (_PRIOR + labels)
         moved = math.log(rate / (1 - rate)) - math.log(shipped / (1 - shipped))
-        return replace(self.calibrator, intercept=self.calibrator.intercept + moved)
+        return self.calibrator._replace(intercept=self.calibrator.intercept + moved)
 
 
 def form(options: Mapping[str, Any]) -> str:

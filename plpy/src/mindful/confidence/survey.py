@@ -56,7 +56,7 @@ class _Survey:
     def __init__(self, db: Database, spec: ModelSpec, asked: Sequence[Gold], tier: int) -> None:
         self._db, self._spec, self._asked, self._tier = db, spec, asked, tier
         self._form = form(spec.options)
-        text = json.dumps([spec.sha256, self._form, tier, [vars(one) for one in asked]], default=list)
+        text = json.dumps([spec.sha256, self._form, tier, [one._asdict() for one in asked]], default=list)
         self._survey = hashlib.sha256(text.encode()).hexdigest()
 
     def rest(self) -> list[Gold]:

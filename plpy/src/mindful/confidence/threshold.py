@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +27,7 @@ _CELLS = 100
 """Cells of the grid over the ways in which two strata can share the budget."""
 
 
-@dataclass(frozen=True)
-class Certified:
+class Certified(NamedTuple):
     """The lowest threshold that passed its test, the answers above it, and the upper bound of their error."""
 
     value: float | None
@@ -83,8 +81,7 @@ def levels(
     return sorted({float(value) for value in probabilities[order][places]}, reverse=True)
 
 
-@dataclass(frozen=True)
-class Draws:
+class Draws(NamedTuple):
     """Labels above a level: whether they are right, their weights, and the units that are drawn independently."""
 
     right: Array
@@ -248,7 +245,7 @@ def _too_few(draws: Draws, budget: float, delta: float) -> Certified:
     worth = "" if count == labels else f", worth {count} independent ones, as labels of a session are alike"
     reason = f"the test needs {needed} labels without an error and has {labels}{worth}"
     more = math.ceil((needed - count) * labels / count) if count else needed
-    return replace(_none(reason, max(more, 1)), tested=False)
+    return _none(reason, max(more, 1))._replace(tested=False)
 
 
 def _refused(draws: Draws, last: Draws | None, budget: float, delta: float) -> Certified:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mindful.confidence.calibrator import Calibrator
@@ -97,7 +97,7 @@ class Trial:
     @property
     def holds(self) -> Mapping[str, Any]:
         """The columns of the threshold that holds after the test."""
-        return asdict(self.certified) if self.certified is not None and self.news else self.last
+        return self.certified._asdict() if self.certified is not None and self.news else self.last
 
     @property
     def more_labels(self) -> int | None:

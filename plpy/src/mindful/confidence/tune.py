@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mindful.confidence.calibrator import prior
 from mindful.confidence.evidence import kinds
@@ -64,8 +64,7 @@ def confidence_tune(
     return [_stored(db, name, _tuned(db, knob), recent, last_outcome) for knob in knobs]
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """The score, tokens and milliseconds of each labeled question with one value."""
 
     scores: Sequence[float]

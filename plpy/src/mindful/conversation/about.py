@@ -6,7 +6,7 @@ Such a question shares no word with its answers, and resembles none: "What do yo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from mindful.conversation import bearing
 from mindful.conversation.bearing import Bearing
@@ -69,8 +69,7 @@ _OWN = linear(r"(?:my|our)\b", IGNORECASE)
 _NAMES = linear(r"(?<![\w'\u2019])(?!(?:Mr|Mrs|Ms|Dr|Prof|The|My|Our)\b)[A-Z][^\W\d_]+")
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """What a question asks to be told of: the user, of whom the name alone may be asked, or a topic."""
 
     topic: str | None = None
@@ -113,13 +112,13 @@ def known(
         rows = _of_user(db, embedder, most, session_id)
     elif not (rows := _of_topic(db, asked.topic, embedder, most, recall)) and not _OWN.match(asked.topic):
         return None
-    return replace(_with(nothing, rows), everything=True), rows
+    return _with(nothing, rows)._replace(everything=True), rows
 
 
 def _with(found: Bearing, rows: Sequence[Row]) -> Bearing:
     contents = {row["id"]: row["content"] for row in rows}
     alike, words = dict.fromkeys(contents, 1.0), dict.fromkeys(contents, "")
-    return replace(found, similarities=alike, beyond=words, held=words, contents=contents, scores=alike)
+    return found._replace(similarities=alike, beyond=words, held=words, contents=contents, scores=alike)
 
 
 def _named(
@@ -127,10 +126,10 @@ def _named(
 ) -> tuple[Bearing, Sequence[Row]]:
     """Return the name that the user gave last; a setting comes first, and is in the prompt."""
     if user_name is not None and has_part(nothing.question, user_name):
-        return replace(nothing, own_name=user_name), []
+        return nothing._replace(own_name=user_name), []
     for row in _stated(db, _INTRODUCES, session_id):
         if (name := own_name(row["content"])) and has_part(nothing.question, name):
-            return replace(_with(nothing, [row]), own_name=name), [row]
+            return _with(nothing, [row])._replace(own_name=name), [row]
     return nothing, []
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindful.core.pattern import IGNORECASE, Found, Short, linear
 from mindful.core.ports import Database, Row
@@ -110,8 +109,7 @@ _RULES: tuple[tuple[str, Short], ...] = tuple(
 )
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A setting to be changed because a message asked for it; value None takes it back."""
 
     key: str

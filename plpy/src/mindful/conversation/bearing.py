@@ -6,7 +6,8 @@ The measurements behind the constants are in docs/decisions.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from mindful.conversation.contrast import contrasts
 from mindful.conversation.expected import (
@@ -88,8 +89,7 @@ _FRAME = linear(
 OWNED = linear(r"\b(?:my|our) (?:new |old )?([^\W\d]+)", IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Bearing:
+class Bearing(NamedTuple):
     """How memories bear on a question."""
 
     question: str
@@ -104,7 +104,7 @@ class Bearing:
     """Whether the message is a request around the question, such as "Tell me ..."."""
     own: bool = False
     """Whether the message asks for a fact that only the user and their memories can know."""
-    scores: Mapping[int, float] = field(default_factory=dict)
+    scores: Mapping[int, float] = MappingProxyType({})
     """How well each memory answers such a question, see _scores."""
     naming: str = ""
     """The memory that names what the message describes, where the memory that answers is about that name."""
@@ -114,7 +114,7 @@ class Bearing:
     """Whether a name of the question stands for what the message describes, so that it says more than a name."""
     own_name: str | None = None
     """The user's own name, where the message asks for it."""
-    outdated: Mapping[int, int] = field(default_factory=dict)
+    outdated: Mapping[int, int] = MappingProxyType({})
     """The memories that newer ones replace, and which."""
 
     @property
@@ -171,15 +171,15 @@ class Bearing:
 
     def after(self, naming: str) -> Bearing:
         """Return the same for the memories that tell of a name, after the memory that gives it."""
-        return replace(self, naming=naming)
+        return self._replace(naming=naming)
 
     def replaced(self, gone: Mapping[int, int]) -> Bearing:
         """Return the same without the memories that newer ones replace; these answer as well as the replaced ones."""
         scores = dict(self.scores)
         for old, new in gone.items():
             scores[new] = max(scores.get(new, 0.0), scores.pop(old, 0.0))
-        return replace(
-            self, scores={id_: score for id_, score in scores.items() if id_ not in gone}, outdated=gone
+        return self._replace(
+            scores={id_: score for id_, score in scores.items() if id_ not in gone}, outdated=gone
         )
 
     def is_grounded(self, reply: str, shown: Collection[int]) -> bool:
@@ -298,7 +298,7 @@ def weigh(
         return found
     scores = _scores(near, embedder, found)
     own = own or max(scores.values(), default=0.0) >= _SURELY
-    return replace(found, own=own, scores=scores if own else {})
+    return found._replace(own=own, scores=scores if own else {})
 
 
 def _common(bearing: Bearing) -> Common:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mindful.core.pattern import IGNORECASE, Short, linear
 from mindful.core.ports import Database
@@ -42,8 +42,7 @@ _READ = 4000
 """Characters of a memory that are searched for names."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """A question to the user: which of these names, or of these answers, is meant, or what a pronoun refers to."""
 
     of: str
@@ -57,8 +56,7 @@ class Question:
         return _TEMPLATES[self.of].format(f"{', '.join(quoted[:-1])} or {quoted[-1]}")
 
 
-@dataclass(frozen=True)
-class Clarified:
+class Clarified(NamedTuple):
     """The effect of a reply to a clarification."""
 
     decision_id: int

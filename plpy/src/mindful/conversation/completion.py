@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mindful.conversation.messages import conversation_of
@@ -96,7 +95,7 @@ class Request:
             raise InvalidParameterError("the messages give no token", "Send a message with a text.")
         check_fits(self._tokens, self._generator)
         room = self._generator.context_length - len(self._tokens)
-        self._sampling = replace(sampling, max_tokens=min(sampling.max_tokens, room))
+        self._sampling = sampling._replace(max_tokens=min(sampling.max_tokens, room))
         self._state = ListState(db, self._spec, self._generator, self._tokens)
 
     def whole(self, number: int) -> Row:
@@ -129,7 +128,7 @@ class Request:
         yield _piece() | {"choice": number, "finish_reason": reason, "usage": json.dumps(usage)}
 
     def _call(self, number: int) -> Call:
-        own = replace(self._sampling, seed=seed_of(self._sampling.seed, number))
+        own = self._sampling._replace(seed=seed_of(self._sampling.seed, number))
         # The client says how the answer ends: by stop, max_tokens and penalties.
         return Call(self._spec, self._generator, self._tokens, own, ends_loops=False)
 

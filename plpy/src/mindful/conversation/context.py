@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -66,7 +65,7 @@ def session_context(
     sampling, reading = sampling_of(max_tokens, 0.0, None), read(db, session_id, TURNS, spec.name, query)
     context = compose(db, spec, generator, reading, query, sampling, memories)
     tokens_of(generator, context.messages())  # raises where they do not fit
-    return [dataclasses.asdict(part) for part in context.parts]
+    return [part._asdict() for part in context.parts]
 
 
 def compose(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mindful.core.ports import Database
 from mindful.core.text import words
@@ -16,8 +16,7 @@ _CANDIDATES = 20
 """Number of memories that are searched for similar questions."""
 
 
-@dataclass(frozen=True)
-class Lesson:
+class Lesson(NamedTuple):
     """A similar earlier question, its answer, and whether the answer was right."""
 
     memory_id: int

@@ -6,7 +6,7 @@ The rules are of English. The measurements behind the constants are in docs/deci
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mindful.conversation.asked import asks_who_is
 from mindful.conversation.expected import MONTHS, WEEKDAYS
@@ -123,8 +123,7 @@ _examples: dict[tuple[str, str], list[Vector]] = {}
 """Embeddings of the questions, by the embedder's name and checksum."""
 
 
-@dataclass(frozen=True)
-class Common:
+class Common(NamedTuple):
     """What memories have in common with a question."""
 
     similarity: float = 0.0

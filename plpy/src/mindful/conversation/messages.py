@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindful.core.errors import ContextLengthError, InvalidParameterError
 from mindful.core.ports import Generator, Message
@@ -21,8 +20,7 @@ _LONGEST = 1 << 20
 _MOST = 10_000
 
 
-@dataclass(frozen=True)
-class Conversation:
+class Conversation(NamedTuple):
     """Messages to be answered, or words to be continued."""
 
     messages: tuple[Message, ...]

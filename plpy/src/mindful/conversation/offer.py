@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindful.conversation.messages import CLOSING, OPENING, Conversation
 from mindful.core.errors import InvalidParameterError
@@ -39,8 +38,7 @@ For each function call, return a json object with function name and arguments wi
 """The words of Qwen 2.5's template, whose form of calls (NousResearch/Hermes-Function-Calling) others took over."""
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(NamedTuple):
     """Functions that the model may call, or must."""
 
     functions: tuple[Mapping[str, Any], ...] = ()
@@ -60,7 +58,7 @@ class Offer:
         first = talk.messages[:1]
         at = 1 if first and first[0].role == "system" else 0
         messages = (*talk.messages[:at], presented, *talk.messages[at:])
-        return replace(talk, messages=messages, opening=talk.opening + OPENING * self.is_forced)
+        return talk._replace(messages=messages, opening=talk.opening + OPENING * self.is_forced)
 
     def reader(self) -> Reader:
         """Return what tells an answer's text from its calls."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mindful.conversation.assistant import Change
 from mindful.conversation.bearing import Bearing
@@ -33,8 +33,7 @@ OWN = ("assistant", "clarification")
 """Roles of the model's own messages."""
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """One part of the prompt; a row of session_context."""
 
     part: str
@@ -50,8 +49,7 @@ _HEADINGS = {"setting": None, "core": "Keep in mind:", "summary": "Earlier in th
 """Parts of the system message, with their headings. It stays the same from turn to turn."""
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """The prompt for a message."""
 
     parts: Sequence[Part]

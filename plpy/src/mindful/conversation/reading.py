@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindful.core.errors import UndefinedObjectError
 from mindful.core.ports import Database, Row
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """A session and the settings in force in it; without a session, the caller's settings."""
 
     session_id: str | None

@@ -7,7 +7,7 @@ invents nothing, and kept more of what is asked for later than what a small mode
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mindful.core.entry import writing_function
 from mindful.core.errors import InvalidParameterError, NullValueError, UndefinedObjectError
@@ -37,8 +37,7 @@ _SHORT = 3
 """Length of words that are ignored: most short words are grammar."""
 
 
-@dataclass(frozen=True)
-class _Sentence:
+class _Sentence(NamedTuple):
     turn: Row
     text: str
     words: frozenset[str]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mindful.conversation.bearing import invents
 from mindful.conversation.context import compose
@@ -17,8 +17,7 @@ _SILENCE = "..."
 """The reply where the model has nothing but an end token to say: that is a turn too."""
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(NamedTuple):
     """A reply, and whether it is a memory's words: the model's own did not rest on the memory that answers."""
 
     text: str

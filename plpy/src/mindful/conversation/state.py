@@ -10,7 +10,7 @@ import hmac
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mindful.core.ports import Database, Generator, ModelSpec
 
@@ -20,8 +20,7 @@ MOST = 512
 """Most tokens of a part, which keeps values far below the 1 GB of a bytea (12 MB at 135M parameters, 64 MB at 7B)."""
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Consecutive tokens of a prompt, from position `first` to before `last`."""
 
     first: int

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindful.core.entry import writing_function
 from mindful.core.errors import (
@@ -50,8 +49,7 @@ _vectors: dict[tuple[str, str, str], Vector] = {}
 """Embeddings of descriptions by tenant and embedder: a cache of this backend."""
 
 
-@dataclass(frozen=True)
-class ToolCall:
+class ToolCall(NamedTuple):
     """A call of a tool and its outcome: ok, failed, or timeout."""
 
     name: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hmac
 import math
 import os
 import signal
@@ -202,6 +201,8 @@ class Backend:
 
     def secret(self) -> bytes:
         """Return a key derived from the cluster's random bytes."""
+        import hmac  # 1 ms of a new connection, and few need it
+
         return hmac.digest(_nonce().contents.raw, b"mindful kv_state", "sha256")
 
 

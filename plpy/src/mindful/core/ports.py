@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 Row = Mapping[str, Any]
 Vector = Sequence[float]
@@ -75,16 +75,14 @@ class Database(Interrupts, Protocol):
         """Return a key of 32 bytes that all processes of this server share. No role can read it by SQL."""
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """One message of a conversation, with the fields of chat templates."""
 
     role: str
     content: str
 
 
-@dataclass(frozen=True)
-class Penalties:
+class Penalties(NamedTuple):
     """Penalties on the logits of tokens that the answer already has. The defaults change nothing."""
 
     presence: float = 0.0
@@ -92,8 +90,7 @@ class Penalties:
     repeat: float = 1.0
 
 
-@dataclass(frozen=True)
-class Sampling:
+class Sampling(NamedTuple):
     """Parameters of generation. Temperature 0 is greedy, a seed makes the call repeatable, the grammar is GBNF.
 
     top_k 0, top_p 1 and min_p 0 keep all tokens. `biases` are pairs of a token and a number that is added to its
@@ -119,8 +116,7 @@ class Sampling:
     """Whether the pieces are shown before the answer ends. A server may send an answer that is not as a whole."""
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """One token of an answer: its bytes, its log-probability, and those of the most likely tokens at its position."""
 
     data: bytes
@@ -128,7 +124,6 @@ class Piece:
     alternatives: tuple[tuple[bytes, float], ...] = ()
 
 
-@dataclass
 class Completion:
     """Facts about a generated text. The model's token loop fills them in.
 
@@ -137,20 +132,26 @@ class Completion:
     logits (temperature 1), whatever the sampling.
     """
 
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    finish_reason: str = "length"
-    first_token_ms: float | None = None
-    total_ms: float = 0.0
-    signal_ms: float = 0.0
-    """The part of total_ms that computing the arrays below took."""
-    logprobs: list[float] = field(default_factory=list)
-    entropies: list[float] = field(default_factory=list)
-    margins: list[float] = field(default_factory=list)
-    pieces: list[Piece] = field(default_factory=list)
-    """The tokens without the end token, if `Sampling.alternatives` is set."""
-    looped: bool = False
-    """Whether the answer was ended because it repeated itself. The arrays then end before the repetitions."""
+    def __init__(
+        self,
+        logprobs: Iterable[float] = (),
+        entropies: Iterable[float] = (),
+        margins: Iterable[float] = (),
+    ) -> None:
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.finish_reason = "length"
+        self.first_token_ms: float | None = None
+        self.total_ms = 0.0
+        self.signal_ms = 0.0
+        """The part of total_ms that computing the arrays below took."""
+        self.logprobs = list(logprobs)
+        self.entropies = list(entropies)
+        self.margins = list(margins)
+        self.pieces: list[Piece] = []
+        """The tokens without the end token, if `Sampling.alternatives` is set."""
+        self.looped = False
+        """Whether the answer was ended because it repeated itself. The arrays then end before the repetitions."""
 
     def restart(self) -> None:
         """Forget an attempt that failed."""
@@ -266,8 +267,7 @@ class Reranker(Protocol):
 Model = Generator | Embedder | Reranker
 
 
-@dataclass(frozen=True)
-class ModelSpec:
+class ModelSpec(NamedTuple):
     """The columns of the table `model` that are needed to load a model."""
 
     name: str
@@ -280,15 +280,14 @@ class ModelSpec:
     """The file of a LoRA adapter for the model in `source`. name, sha256 and options are then the adapter's."""
 
 
-@dataclass(frozen=True)
-class ModelFacts:
+class ModelFacts(NamedTuple):
     """Facts about a model that its provider finds at registration."""
 
     sha256: str
     context_length: int | None
     dims: int | None
     license: str | None
-    found: Mapping[str, Any] = field(default_factory=dict)
+    found: Mapping[str, Any] = MappingProxyType({})
     """Options that the caller did not pass and the provider found out."""
     warnings: tuple[tuple[str, str], ...] = ()
     """Messages and hints about what the model lacks."""

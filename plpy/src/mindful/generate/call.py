@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mindful.core.errors import ContextLengthError, DataError, InvalidParameterError
@@ -338,11 +337,11 @@ def constrained(
     if json_schema is None:
         from mindful.models.gbnf import checked_grammar
 
-        return replace(sampling, grammar=checked_grammar(str(grammar)), is_users_grammar=True), None
+        return sampling._replace(grammar=checked_grammar(str(grammar)), is_users_grammar=True), None
     from mindful.generate.schema import schema_of
 
     schema = schema_of(json_schema, db.check)
-    return replace(sampling, grammar=schema.grammar, schema=schema.schema), schema
+    return sampling._replace(grammar=schema.grammar, schema=schema.schema), schema
 
 
 def _encode(generator: Generator, system: str, prompt: str) -> list[int]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindful.core.entry import writing_function
 from mindful.core.errors import InvalidParameterError, NotReadyError, NullValueError, UndefinedObjectError
@@ -26,8 +25,7 @@ _loaded: OrderedDict[tuple[object, ...], _Trained] = OrderedDict()
 Matrix = Any
 
 
-@dataclass(frozen=True)
-class _Trained:
+class _Trained(NamedTuple):
     """A classifier that is ready for use."""
 
     embedder: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +20,7 @@ Predict = Callable[[Matrix], Matrix]
 Check = Callable[[], None]
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """The method that is right more often in cross-validation, and how often both were right."""
 
     method: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mindful.core.errors import ContextLengthError, InvalidParameterError, NullValueError
@@ -36,8 +35,7 @@ class Drawing(NamedTuple):
 
     def of(self, sampling: Sampling) -> Sampling:
         """Check the arguments and return the sampling with them."""
-        return replace(
-            sampling,
+        return sampling._replace(
             top_p=within("top_p", self.top_p, 0, 1),
             top_k=int(within("top_k", self.top_k, 0, 1 << 30)),
             min_p=within("min_p", self.min_p, 0, 1),
@@ -85,8 +83,7 @@ def full_sampling_of(
 ) -> Sampling:
     """Check all sampling arguments and return them."""
     sampling = sampling_of(most(max_tokens), temperature, seed, stop)
-    return replace(
-        drawing.of(sampling),
+    return drawing.of(sampling)._replace(
         biases=_biases(logit_bias),
         alternatives=None if top_logprobs is None else int(within("top_logprobs", top_logprobs, 0, 20)),
     )

@@ -6,8 +6,8 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from mindful.core.entry import sql_function
 from mindful.core.ports import Database
@@ -23,8 +23,7 @@ _ECHO_WORDS = 4
 """Minimum of words of an echo. Two speakers may use the same shorter sentence independently."""
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """A message or a document to extract facts from."""
 
     id: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mindful.core.pattern import IGNORECASE, linear
 from mindful.core.ports import Row
@@ -85,8 +85,7 @@ _CODE = linear(
 """Words that are specific to programming, unlike "class" and "code"."""
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """One instruction pair, and the facts that it contains."""
 
     form: str

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from mindful.core.entry import sql_function
@@ -193,7 +192,7 @@ def _judged(
         if not refused:
             refused += ["second_output"] * (pair[0] in answered)
             answered.add(pair[0])
-        yield replace(sample, refused=tuple(refused))
+        yield sample._replace(refused=tuple(refused))
 
 
 def _is_volatile(fact: Row) -> bool:

@@ -6,11 +6,10 @@ import importlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mindful.core.extra import extra
 from mindful.core.pattern import linear
@@ -60,8 +59,7 @@ _PARSE_S, _PARSE_BYTE_S, _LONGEST_PARSE_S = 0.1, 1e-5, 0.8
 A cancel ends a parse. A command that waits for all backends, such as DROP DATABASE, waits until the parse ends."""
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A part of a text: the characters at start <= position < end."""
 
     content: str
@@ -70,8 +68,7 @@ class Chunk:
     end: int
 
 
-@dataclass(frozen=True)
-class _Section:
+class _Section(NamedTuple):
     """A part of a text that has a name. Two sections are nested or disjoint."""
 
     start: int

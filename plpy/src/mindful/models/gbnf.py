@@ -6,7 +6,7 @@ Each character becomes its own terminal, because longer terminals are matched gr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mindful.core.errors import ContextLengthError, InvalidParameterError
 from mindful.core.pattern import DOTALL, VERBOSE, linear
@@ -42,8 +42,7 @@ def lark(grammar: str) -> str:
     return _Reader(grammar).text()
 
 
-@dataclass(frozen=True)
-class _Item:
+class _Item(NamedTuple):
     """A symbol of a rule in Lark, with its literal or name in GBNF if it may be joined with others."""
 
     text: str

@@ -6,7 +6,6 @@ import json
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from mindful.core import process
@@ -238,7 +237,7 @@ def served_spec(spec: ModelSpec) -> ModelSpec | None:
             f"Call mindful.model_serve('{spec.name}', server), or with NULL to run the model in each connection.",
         )
     answering = {key: spec.options[key] for key in ("stop",) if key in spec.options}
-    return replace(spec, provider="openai", source=served["address"], options=answering | served["options"])
+    return spec._replace(provider="openai", source=served["address"], options=answering | served["options"])
 
 
 def _held(db: Database, spec: ModelSpec) -> Model:

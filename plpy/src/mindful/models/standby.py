@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Generic, TypeVar, cast
 
 from mindful.core.errors import EngineError
@@ -208,5 +207,5 @@ def _joined(
     interrupts: Interrupts,
     watched: Callable[[Iterator[str]], Iterator[str]],
 ) -> str:
-    hidden = replace(sampling, shown=False)
+    hidden = sampling._replace(shown=False)
     return "".join(watched(generator.stream(tokens, hidden, completion, interrupts)))

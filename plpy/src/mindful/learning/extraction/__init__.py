@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 SINGLE = ("name", "age", "birthday", "lives_in", "works_at", "works_as", "marital_status")
 """Relations in which a subject has one object at a time. Favorites (favorite_book) are such relations too."""
@@ -12,8 +12,7 @@ VOLATILE = ("plans", "age", "does", "studies")
 """Relations whose facts change within months. They are not trained on."""
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(NamedTuple):
     """One fact that a text states."""
 
     subject: str

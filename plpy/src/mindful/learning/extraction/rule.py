@@ -6,10 +6,10 @@ The rules prefer precision to recall. A missed fact is still in its message; a w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
+from typing import NamedTuple
 
 from mindful.core.pattern import IGNORECASE, Found, Short, linear
 from mindful.learning.extraction import Statement
@@ -38,8 +38,7 @@ _MOST = 500
 """Maximum of facts of a text. Later parts of a long paste are still in the message."""
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """A pattern after the subject, in the first and the third person, and the sentence of the fact."""
 
     relation: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, cast
 
 from mindful.core.errors import CorruptedModelError, InvalidParameterError
@@ -100,7 +99,7 @@ def _tried(
         generator.close()
     if stops and "stop" not in options:
         preset["stop"] = [*preset.get("stop", ()), *stops]
-    return replace(facts, found=preset, warnings=(*remarks, *more))
+    return facts._replace(found=preset, warnings=(*remarks, *more))
 
 
 def inspect_adapter(
@@ -110,7 +109,7 @@ def inspect_adapter(
     check_known(options, ("scale", *_ANSWERING))
     check_file(source)
     sha256 = file_sha256(source, interrupts)
-    spec = replace(base, adapter=source, sha256=sha256, options={**base.options, **options})
+    spec = base._replace(adapter=source, sha256=sha256, options={**base.options, **options})
     probe(spec, interrupts)
     generator = cast(Generator, load(spec, interrupts))
     try:

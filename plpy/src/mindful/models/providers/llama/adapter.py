@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindful.core.apart import apart
 from mindful.core.errors import CorruptedModelError, UndefinedFileError
@@ -13,8 +12,7 @@ from mindful.models.providers.llama.library import last_error, llama
 from mindful.models.providers.options import file_sha256, gguf_file
 
 
-@dataclass(frozen=True)
-class Adapter:
+class Adapter(NamedTuple):
     """An adapter's file, its expected hash, and its scale (0: off, 1: as trained)."""
 
     source: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from mindful.core.errors import ContextLengthError, CorruptedModelError, NotReadyError
@@ -243,7 +242,7 @@ class LlamaGenerator:
     def _completed(self, sampling: Sampling) -> Sampling:
         """Add the model's own stops, and take no more tokens than the context holds: penalties allocate for each."""
         most = min(sampling.max_tokens, self.context_length)
-        return replace(sampling, stop=(*sampling.stop, *self._stop), max_tokens=most)
+        return sampling._replace(stop=(*sampling.stop, *self._stop), max_tokens=most)
 
     def _kept_room(self) -> Sequences:
         if self._room is None:

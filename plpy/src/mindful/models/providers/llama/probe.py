@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import sys
-from dataclasses import asdict
 from typing import cast
 
 from mindful.core.errors import CorruptedModelError, NotReadyError
@@ -22,7 +21,7 @@ def probe(spec: ModelSpec, interrupts: Interrupts) -> None:
 
     python = os.path.join(sys.prefix, "bin", "python")
     child = subprocess.Popen(
-        [python, "-I", "-m", __name__, json.dumps(asdict(spec))],
+        [python, "-I", "-m", __name__, json.dumps(spec._asdict())],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,13 +49,15 @@ class Address(NamedTuple):
         return self.path.removesuffix("/v1")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """What the file of servers says of an address."""
 
     listed: bool
-    key: str | None = field(default=None, repr=False)
+    key: str | None = None
     networks: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Entry(listed={self.listed}, networks={self.networks})"  # no key in an error or a log
 
 
 def parse(source: str) -> Address:

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -132,7 +131,7 @@ class ServedGenerator(Served, ABC):
         completion: Completion,
         interrupts: Interrupts,
     ) -> str:
-        hidden = replace(sampling, shown=False)
+        hidden = sampling._replace(shown=False)
         return "".join(self._stream(tokens, hidden, constraint, completion, interrupts))
 
     def _stream(

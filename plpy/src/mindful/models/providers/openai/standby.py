@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
 from typing import Any, cast
 
 from mindful.core.errors import InvalidParameterError
@@ -24,7 +23,7 @@ _LEAST_COSINE = 0.999
 
 def examined(host: Host, spec: ModelSpec, address: str) -> Mapping[str, Any]:
     """Return the options of a served model that computes what the embedded one does, or raise 22023."""
-    embedded = replace(spec, options={key: spec.options[key] for key in spec.options if key != "served"})
+    embedded = spec._replace(options={key: spec.options[key] for key in spec.options if key != "served"})
     model = cast(Any, providers.load(embedded, host))
     try:
         given = {"context_length": model.context_length} if spec.kind == "generator" else {}
