@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from mindful.conversation.contrast import contrasts
+from mindful.conversation.contrast import _OPPOSITES, contrasts
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,8 @@ def test_a_form_of_a_word_is_the_word() -> None:
 
 def test_only_the_beginning_of_a_long_memory_is_read() -> None:
     assert not contrasts("Where is the garage key?", "x " * 1000 + "The cellar key hangs in the hall.")
+
+
+def test_a_word_has_one_set_of_opposites() -> None:
+    words = [word for opposites in _OPPOSITES for word in opposites]
+    assert len(words) == len(set(words))

@@ -5,7 +5,8 @@ Similarity does not tell them apart: words that exclude each other occur in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -63,6 +64,9 @@ _OPPOSITES = _TELLING + tuple(
     )
 )
 """Words that exclude each other, before the word that they tell of."""
+_SET_OF = {word: words for words in _OPPOSITES for word in words}
+_Places = Mapping[frozenset[str], Sequence[tuple[str, str, str]]]
+"""By set of opposites: its words in a text, each with the words before and after it."""
 _WORD = linear(r"[^\W_]+")
 _BETWEEN = linear(r"[.!?;:,()]|\b(?:and|or|but)\b")
 """What separates a word from the one that it describes."""
@@ -99,9 +103,9 @@ def contrasts(question: str, memory: str) -> bool:
 
     It is one of opposites, or it describes the same thing: "away kit" for "our home kit".
     """
-    asked, told = _words(question[:_LONGEST]), _words(memory[:_READ])
-    if any(_is_opposite(asked, told, words) for words in _OPPOSITES):
+    if _is_opposite(_places(question[:_LONGEST]), memory):
         return True
+    asked, told = _words(question[:_LONGEST]), _words(memory[:_READ])
     return any(
         not _in(describing, told)
         and any(
@@ -115,34 +119,37 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def _is_opposite(asked: Sequence[str], told: Sequence[str], words: frozenset[str]) -> bool:
+def _is_opposite(wanted: _Places, memory: str) -> bool:
     """Return whether a memory has other ones of some words, beside the same word as the question."""
-    wanted, given = (_places(text, words) for text in (asked, told))
-    if not wanted or not given or {word for word, _, _ in wanted} & {word for word, _, _ in given}:
-        return False
+    given = _places(memory[:_READ]) if wanted else {}
     return any(
         bool(after and other_after and _alike(after, other_after))
         or (words in _TELLING and bool(before and other_before) and _alike(before, other_before))
-        for _, before, after in wanted
-        for _, other_before, other_after in given
+        for words in wanted.keys() & given.keys()
+        if not {word for word, _, _ in wanted[words]} & {word for word, _, _ in given[words]}
+        for _, before, after in wanted[words]
+        for _, other_before, other_after in given[words]
     )
 
 
-def _places(text: Sequence[str], words: frozenset[str]) -> list[tuple[str, str, str]]:
+def _places(text: str) -> _Places:
     """Return such words of a text, with the last word before each that is no function word, and the next word.
 
-    A range has all of its words: "Monday to Friday".
+    A range has all of its words: "Monday to Friday". Words of which a text has a range are left out.
     """
-    found = []
-    for at, word in enumerate(text):
-        if _singular(word) in words:
-            beside = {*text[max(at - 1, 0) : at], *text[at + 1 : at + 2]}
-            if beside & _TO or any(_singular(one) in words for one in beside):
-                return []
-            before = next((one for one in reversed(text[:at]) if one not in _FUNCTION), "")
-            after = next((one for one in text[at + 1 : at + 2] if one not in _FUNCTION), "")
-            found.append((_singular(word), before, after))
-    return found
+    read = _words(text)
+    found: defaultdict[frozenset[str], list[tuple[str, str, str]]] = defaultdict(list)
+    ranges = set()
+    for at, word in enumerate(read):
+        base = _singular(word)
+        if words := _SET_OF.get(base):
+            near = (*read[max(at - 1, 0) : at], *read[at + 1 : at + 2])
+            if any(one in _TO or _singular(one) in words for one in near):
+                ranges.add(words)
+            before = next((one for one in reversed(read[:at]) if one not in _FUNCTION), "")
+            after = next((one for one in read[at + 1 : at + 2] if one not in _FUNCTION), "")
+            found[words].append((base, before, after))
+    return {words: places for words, places in found.items() if words not in ranges}
 
 
 @lru_cache(maxsize=4)
