@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,8 @@ class Pool:
         the ranking, whose intercept gives the base rate of the others.
         """
         mark = [float(name == self.apart) for name in self.sets]
-        marked = self.answers._replace(
+        marked = replace(
+            self.answers,
             signals=[{**row, "apart": at} for row, at in zip(self.answers.signals, mark, strict=True)],
         )
         found = fit.fit(marked, ["apart", *names])._asdict()

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,8 @@ _FOLDS = 5
 Array = Any
 
 
-class Labeled(NamedTuple):
+@dataclass(frozen=True)
+class Labeled:
     """Labeled answers: their signals, labels, weights, and the groups that no split divides."""
 
     signals: Sequence[Mapping[str, float]]
