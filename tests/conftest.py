@@ -6,7 +6,7 @@ A session makes one template database with the extension and its models; every t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -114,7 +114,7 @@ def brief_template(cluster: Cluster, template: str, brief_file: str) -> Iterator
 
 
 class Shared:
-    """One database, and its connections, for the tests of a module that refuse what they are asked."""
+    """One database, and its connections, for the tests of a module that do not need their own."""
 
     def __init__(self, cluster: Cluster, name: str, opened: ExitStack) -> None:
         self._cluster, self.name, self._opened = cluster, name, opened
@@ -132,26 +132,40 @@ class Shared:
 
 
 @pytest.fixture(scope="module")
-def shared(cluster: Cluster, template: str, roles: Mapping[str, str]) -> Iterator[Shared]:
-    """The database of tests with the marker `refuses`: one of its own takes a test longer than a refusal."""
-    with cluster.database(template) as name, ExitStack() as opened:
-        yield Shared(cluster, name, opened)
+def shared(cluster: Cluster, roles: Mapping[str, str]) -> Iterator[Callable[[str], Shared]]:
+    """Gives a module's tests with the marker `shares` their database of a template: one for each test takes seconds."""
+    made: dict[str, Shared] = {}
+    with ExitStack() as opened:
+
+        def of(template: str) -> Shared:
+            if template not in made:
+                made[template] = Shared(cluster, opened.enter_context(cluster.database(template)), opened)
+            return made[template]
+
+        yield of
 
 
-def _shares(request: pytest.FixtureRequest) -> bool:
-    if ROUTED or request.node.get_closest_marker("refuses") is None:
-        return False
-    assert "brief" not in request.fixturenames, "tests that refuse share a database without the brief model"
-    return True
+@pytest.fixture
+def sharing(request: pytest.FixtureRequest) -> Shared | None:
+    """The database that this test shares, if it has the marker."""
+    if ROUTED or request.node.get_closest_marker("shares") is None:
+        return None
+    template = "brief_template" if "brief" in request.fixturenames else "template"
+    shared: Callable[[str], Shared] = request.getfixturevalue("shared")
+    return shared(request.getfixturevalue(template))
 
 
 @pytest.fixture
 def database(
-    cluster: Cluster, template: str, roles: Mapping[str, str], request: pytest.FixtureRequest
+    cluster: Cluster,
+    template: str,
+    roles: Mapping[str, str],
+    sharing: Shared | None,
+    request: pytest.FixtureRequest,
 ) -> Iterator[str]:
-    """Name of a database of this test's own, or of all tests of its module that refuse."""
-    if _shares(request):
-        yield request.getfixturevalue("shared").name
+    """Name of a database of this test's own, or of the one that it shares."""
+    if sharing is not None:
+        yield sharing.name
         return
     # Registering a model loads it, which takes longer than copying a database that has it.
     made = request.getfixturevalue("brief_template") if "brief" in request.fixturenames else template
@@ -192,12 +206,11 @@ def connect(
     database: str,
     entrance: str,
     roles: Mapping[str, str],
-    request: pytest.FixtureRequest,
+    sharing: Shared | None,
 ) -> Iterator[Connect]:
     """Opens connections to this test's database: connect("ana"), or connect() as superuser."""
-    if _shares(request):
-        shared: Shared = request.getfixturevalue("shared")
-        yield lambda role=None: shared.connect(role and roles[role])
+    if sharing is not None:
+        yield lambda role=None: sharing.connect(role and roles[role])
         return
     with ExitStack() as opened:
 

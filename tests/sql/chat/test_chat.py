@@ -183,7 +183,7 @@ def test_a_memory_cannot_pass_for_an_instruction(ana: psycopg.Connection) -> Non
         ),
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_bad_arguments_are_refused_and_nothing_is_written(
     ana: psycopg.Connection, call: str, sqlstate: str
 ) -> None:

@@ -54,7 +54,7 @@ def test_gold_is_answered_and_graded(ana: psycopg.Connection) -> None:
         ),
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_a_broken_item_is_named_and_nothing_imported(
     ana: psycopg.Connection, broken: object, says: str
 ) -> None:

@@ -295,7 +295,7 @@ def test_json_fits_its_schema_and_one_that_is_cut_says_so(ana: psycopg.Connectio
     ],
     ids=str,
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_wrong_arguments_are_refused(ana: psycopg.Connection, given: dict[str, Any], sqlstate: str) -> None:
     messages = given.pop("messages", ASK)
     with fails(sqlstate):

@@ -104,7 +104,7 @@ def test_users_cannot_use_keys_or_make_them_for_roles(
         ("key_create('a', 'c', requests_per_minute => 0)", "22023"),
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_wrong_arguments_are_refused(admin: psycopg.Connection, call: str, sqlstate: str) -> None:
     with fails(sqlstate):
         admin.execute(f"select {call}".encode())

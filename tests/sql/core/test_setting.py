@@ -54,7 +54,7 @@ def test_every_change_is_kept(ana: psycopg.Connection) -> None:
         ("generation_log", {}, "user", "22023"),
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_bad_settings_are_refused(
     ana: psycopg.Connection, key: str | None, value: object, scope: str, sqlstate: str
 ) -> None:
@@ -200,7 +200,7 @@ def test_an_own_setting_is_defined_anew_and_deleted_with_its_values(ana: psycopg
         ("'app.units', 'text', repeat('a', 20000)", "54000"),
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_bad_definitions_are_refused(ana: psycopg.Connection, arguments: str, sqlstate: str) -> None:
     with fails(sqlstate):
         ana.execute(f"select setting_define({arguments})")

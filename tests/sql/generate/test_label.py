@@ -57,7 +57,7 @@ def test_probabilities_of_any_labels_add_up_to_one(
         assert probabilities[label] == max(probabilities.values())
 
 
-def test_a_batch_does_not_mix_its_rows(ana: psycopg.Connection) -> None:
+def test_a_batch_does_not_mix_its_rows(brief: str, ana: psycopg.Connection) -> None:
     labels = ["sports", "politics", "sports and politics"]
     texts = [
         f"{'The striker scored' if at % 3 else 'Voters elect a mayor'} {'on Friday ' * (at % 7)}."
@@ -111,7 +111,7 @@ def test_null_stays_null_and_order_stays(ana: psycopg.Connection) -> None:
         ("repeat('x', 10000000), array['a', 'b']", "54000"),
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_bad_arguments_are_refused(ana: psycopg.Connection, arguments: str, sqlstate: str) -> None:
     with fails(sqlstate):
         ana.execute(f"select llm_classify({arguments})")

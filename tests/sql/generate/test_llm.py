@@ -108,7 +108,7 @@ def test_a_stream_yields_as_it_is_made(ana: psycopg.Connection) -> None:
     ],
 )
 @pytest.mark.smoke
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_bad_arguments_are_refused(ana: psycopg.Connection, arguments: str, sqlstate: str) -> None:
     for function in ("llm_generate", "llm_generate_detail", "llm_generate_stream"):
         with fails(sqlstate):
@@ -116,7 +116,7 @@ def test_bad_arguments_are_refused(ana: psycopg.Connection, arguments: str, sqls
     assert one(ana, "select count(*) from generation") == 0
 
 
-def test_a_long_prompt_is_cut_where_the_caller_asked(ana: psycopg.Connection) -> None:
+def test_a_long_prompt_is_cut_where_the_caller_asked(brief: str, ana: psycopg.Connection) -> None:
     row = ana.execute(
         """select prompt_tokens, finish_reason from llm_generate_detail(
                'Say yes. ' || repeat('word ', 3000), max_tokens => 16, truncate => true)"""

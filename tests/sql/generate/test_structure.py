@@ -106,7 +106,7 @@ SCHEMAS = st.recursive(
 
 
 @pytest.mark.timeout(1800)
-def test_whatever_the_schema_the_answer_fits_it(ana: psycopg.Connection) -> None:
+def test_whatever_the_schema_the_answer_fits_it(brief: str, ana: psycopg.Connection) -> None:
     found = {"fits": 0, "too long": 0}
 
     @settings(
@@ -186,8 +186,8 @@ def test_what_the_text_says_is_found(ana: psycopg.Connection) -> None:
         },
     ],
 )
-@pytest.mark.refuses
-def test_odd_schemas_are_kept_to(ana: psycopg.Connection, schema: dict[str, Any]) -> None:
+@pytest.mark.shares
+def test_odd_schemas_are_kept_to(brief: str, ana: psycopg.Connection, schema: dict[str, Any]) -> None:
     try:
         value = extract(ana, schema, max_tokens=150)
     except psycopg.errors.ProgramLimitExceeded:
@@ -215,7 +215,7 @@ def test_odd_schemas_are_kept_to(ana: psycopg.Connection, schema: dict[str, Any]
         ({"description": "x" * 70000}, "54000"),
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_a_schema_that_nothing_can_fit_is_refused(
     ana: psycopg.Connection, schema: Any, sqlstate: str
 ) -> None:
@@ -327,7 +327,7 @@ def test_half_an_answer_to_a_schema_is_an_error_everywhere(ana: psycopg.Connecti
         ("json_schema => '[]'", "22023"),
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_a_bad_schema_or_grammar_is_refused_and_the_connection_lives(
     ana: psycopg.Connection, arguments: str, sqlstate: str | None
 ) -> None:
@@ -361,6 +361,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.shares
 @pytest.mark.parametrize("call", ["llm_generate('Tell a story.'", "llm_generate_many('{Tell,Go}'"])
 @pytest.mark.parametrize("grammar", HOSTILE)
 def test_no_grammar_makes_a_call_deaf(ana: psycopg.Connection, grammar: str, call: str) -> None:

@@ -252,7 +252,7 @@ def test_lora_parameters_have_their_usual_names_and_purposes_any(admin: psycopg.
         """'chat', lora => '{"rank": "16"}'""",
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_bad_training_parameters(arguments: str, admin: psycopg.Connection) -> None:
     with fails("22023"):
         admin.execute(f"select training_configure('{SCRIPTED_GENERATOR}', {arguments})".encode())

@@ -156,7 +156,7 @@ def test_without_an_embedder_words_are_counted(db: psycopg.Connection, ana: psyc
         ("'x', 's', metadata => '[]'", "22023"),
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_bad_arguments_change_nothing(ana: psycopg.Connection, arguments: str, sqlstate: str) -> None:
     assert chunks(ana, "s") or insert(ana, GUIDE, "s")
     before = chunks(ana, "s")

@@ -380,7 +380,7 @@ def test_a_filter_works_as_often_as_wanted(ana: psycopg.Connection) -> None:
         ({"since": "soon"}, "22023"),
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_a_filter_that_chooses_all_or_nothing_by_mistake_is_refused(
     ana: psycopg.Connection,
     filter: dict[str, object],  # noqa: A002

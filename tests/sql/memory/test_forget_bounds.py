@@ -94,7 +94,7 @@ def test_a_cancelled_forgetting_forgets_nothing(ana: psycopg.Connection, db: psy
         ("memory_forget_check(1)", "42704"),
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_what_is_not_clear_is_refused(ana: psycopg.Connection, call: str, sqlstate: str) -> None:
     assert contents(ana) or remember(ana, SECRET)
     with fails(sqlstate):

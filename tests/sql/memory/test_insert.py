@@ -94,7 +94,7 @@ def test_each_element_keeps_its_own_evidence(ana: psycopg.Connection) -> None:
         ({"evidence": [{"source_id": 1, "quote": "x", "page": 3}]}, "22023"),
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_bad_fields_are_refused_and_nothing_is_written(
     ana: psycopg.Connection, fields: dict[str, object], sqlstate: str
 ) -> None:

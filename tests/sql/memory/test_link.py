@@ -147,7 +147,7 @@ def test_a_dense_web_stays_within_its_limits(ana: psycopg.Connection) -> None:
         ("memory_neighbors({a}, direction => null)", "22023"),
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_bad_links_are_refused(ana: psycopg.Connection, call: str, sqlstate: str) -> None:
     a, b = remember_all(ana, "Ana.", "Bern.")
     with fails(sqlstate):

@@ -111,7 +111,7 @@ def test_stop_words_alone_are_recalled_by_meaning(ana: psycopg.Connection) -> No
         ("memory_export('{facts}')", "22023"),
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_bad_arguments_are_refused_and_nothing_is_written(
     ana: psycopg.Connection, call: str, sqlstate: str
 ) -> None:

@@ -152,7 +152,7 @@ def test_rows_of_attached_tables_follow_their_table(ana: psycopg.Connection, db:
         "max_count => 0, kinds => '{fact,null}'",
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_a_bad_policy_is_refused(ana: psycopg.Connection, arguments: str) -> None:
     assert contents(ana) or remember(ana, "I like tea.")
     with fails("22023"):

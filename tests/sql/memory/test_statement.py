@@ -101,13 +101,13 @@ STATES = (
 
 
 @pytest.mark.parametrize("text", ASKS)
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_a_question_only_asks(db: psycopg.Connection, text: str) -> None:
     assert one(db, "select _mindful.asks(%s)", text) is True
 
 
 @pytest.mark.parametrize("text", STATES)
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_a_statement_does_not_only_ask(db: psycopg.Connection, text: str) -> None:
     assert one(db, "select _mindful.asks(%s)", text) is False
 

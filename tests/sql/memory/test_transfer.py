@@ -189,7 +189,7 @@ FACT: Line = {"type": "memory", "id": 1, "content": "A fact."}
         ({"type": "access", "id": 1, "access_count": 0}, "memory_access_access_count_check"),
     ],
 )
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_the_broken_line_is_named_and_nothing_imported(
     ana: psycopg.Connection, line: object, words: str
 ) -> None:

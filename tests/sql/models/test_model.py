@@ -102,7 +102,7 @@ def test_a_missing_or_damaged_file_is_refused(db: psycopg.Connection) -> None:
     ],
 )
 @pytest.mark.smoke
-@pytest.mark.refuses
+@pytest.mark.shares
 def test_bad_registrations_are_refused(
     admin: psycopg.Connection, name: str | None, kind: str, provider: str, options: object, sqlstate: str
 ) -> None:
