@@ -87,7 +87,7 @@ def ranking_rows(kept: Kept, tier: int, aside: bool) -> list[str]:
         if answers.rare < _FEWEST_RARE:
             continue
         for level in range(tier + 1):
-            signals, shipped = signal.features(level, with_memory), f"{setting}, shipped ranking"
+            signals, shipped = signal.features(level, with_memory), f"{setting}, fitted as shipped"
             if aside:
                 own, ranking = part(kept, names, aside=False), kinds[with_memory].fitted(signals)
                 found = {

@@ -83,7 +83,7 @@ def test_a_first_embedding_imports_little(connect: Connect) -> None:
     [
         ("embedder", EMBEDDER, "select llm_embed('Hi', %s)", set()),
         ("generator", GENERATOR, "select llm_generate('Hi', %s, max_tokens => 4)", set()),
-        # Decisions are no values: their fields are set one after the other. hmac seals kept states.
+        # Decisions are mutable. hmac seals kept states.
         ("generator", GENERATOR, "select llm_chat('Hi', model => %s)", {"dataclasses", "inspect", "hmac"}),
     ],
 )

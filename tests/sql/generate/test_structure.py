@@ -361,7 +361,6 @@ HOSTILE = {
 }
 
 
-@pytest.mark.shares
 @pytest.mark.parametrize("call", ["llm_generate('Tell a story.'", "llm_generate_many('{Tell,Go}'"])
 @pytest.mark.parametrize("grammar", HOSTILE)
 def test_no_grammar_makes_a_call_deaf(ana: psycopg.Connection, grammar: str, call: str) -> None:

@@ -15,6 +15,7 @@ from mindful.conversation.contrast import _OPPOSITES, contrasts
         ("What does the piano teacher charge?", "The violin teacher charges 40 euros."),
         ("Where is the garage key?", "The cellar key hangs in the hall."),
         ("When is Anna's dance lesson?", "The riding lesson is on Monday."),
+        ("When does the girls team train?", "The boys team trains on Tuesdays."),
         ("When is the meeting on Mondays?", "The meeting on Fridays begins at nine."),
     ],
 )

@@ -33,7 +33,7 @@ NOISE_MS = 5
 HEARD_MS = 100
 """The longest that nothing may look for a cancel."""
 SHORT_MS = HEARD_MS / 5
-"""The longest that a pattern may take for a short text."""
+"""The longest that a pattern may take for a short text, on slow machines too."""
 
 
 def imports(path: Path) -> Iterator[str]:

@@ -41,7 +41,7 @@ _OPPOSITES = _TELLING + tuple(
         "internal external",
         "domestic foreign",
         "male female",
-        "men women boys girls",
+        "men women boy girl",
         "mother father",
         "mum dad",
         "brother sister",
@@ -135,7 +135,7 @@ def _is_opposite(wanted: _Places, memory: str) -> bool:
 def _places(text: str) -> _Places:
     """Return such words of a text, with the last word before each that is no function word, and the next word.
 
-    A range has all of its words: "Monday to Friday". Words of which a text has a range are left out.
+    A range has all of its words: "Monday to Friday". Sets with a range in the text are left out.
     """
     read = _words(text)
     found: defaultdict[frozenset[str], list[tuple[str, str, str]]] = defaultdict(list)

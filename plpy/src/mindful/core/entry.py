@@ -13,7 +13,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _GENERATOR = 0x20
-"""inspect.CO_GENERATOR. To import inspect takes a new connection 12 ms."""
+"""inspect.CO_GENERATOR. A new connection does not wait for inspect."""
 
 
 def sql_function(

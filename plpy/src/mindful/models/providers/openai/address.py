@@ -49,15 +49,13 @@ class Address(NamedTuple):
         return self.path.removesuffix("/v1")
 
 
-class Entry(NamedTuple):
-    """What the file of servers says of an address."""
+class Entry:
+    """What the file of servers says of an address. Neither its text nor its JSON has the key."""
 
-    listed: bool
-    key: str | None = None
-    networks: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"Entry(listed={self.listed}, networks={self.networks})"  # no key in an error or a log
+    def __init__(self, listed: bool, key: str | None, networks: tuple[str, ...]) -> None:
+        self.listed = listed
+        self.key = key
+        self.networks = networks
 
 
 def parse(source: str) -> Address:
