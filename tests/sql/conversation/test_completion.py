@@ -68,14 +68,16 @@ def test_an_answer_says_why_it_ended_and_what_it_cost(ana: psycopg.Connection) -
     assert (row["text"], row["finish_reason"]) == ("The capital", "length")
 
 
-def test_nothing_is_remembered(ana: psycopg.Connection) -> None:
+def test_nothing_is_remembered(brief: str, ana: psycopg.Connection) -> None:
     complete(ana, model=SCRIPTED_GENERATOR)
     stream(ana, model=SCRIPTED_GENERATOR)
     assert one(ana, "select count(*) from memory") == one(ana, "select count(*) from session") == 0
     assert one(ana, "select count(*) from generation") == 2
 
 
-def test_minus_one_token_is_as_many_as_fit(admin: psycopg.Connection, ana: psycopg.Connection) -> None:
+def test_minus_one_token_is_as_many_as_fit(
+    brief: str, admin: psycopg.Connection, ana: psycopg.Connection
+) -> None:
     options = {"context_length": 40, "default": "word " * 100}
     admin.execute("select model_register('small', 'generator', 'scripted', '', %s)", (Jsonb(options),))
     (row,) = complete(ana, [{"role": "user", "content": "Go on"}], model="small", max_tokens=-1)
@@ -104,7 +106,7 @@ def test_a_plain_text_is_continued_without_the_template(ana: psycopg.Connection)
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])
-def test_a_stream_is_the_whole_answer_in_pieces(ana: psycopg.Connection, index: int) -> None:
+def test_a_stream_is_the_whole_answer_in_pieces(brief: str, ana: psycopg.Connection, index: int) -> None:
     cases: list[dict[str, Any]] = [
         {"max_tokens": 12},
         {"max_tokens": 12, "top_logprobs": 3, "seed": 7},
@@ -122,14 +124,14 @@ def test_a_stream_is_the_whole_answer_in_pieces(ana: psycopg.Connection, index: 
             assert logprobs == pytest.approx([one["logprob"] for one in row["logprobs"]], abs=1e-5)
 
 
-def test_choices_of_a_seed_differ_and_repeat(ana: psycopg.Connection) -> None:
+def test_choices_of_a_seed_differ_and_repeat(brief: str, ana: psycopg.Connection) -> None:
     first = [row["text"] for row in complete(ana, temperature=1.5, seed=5, n=3, max_tokens=12)]
     assert len(set(first)) > 1
     assert first == [row["text"] for row in complete(ana, temperature=1.5, seed=5, n=3, max_tokens=12)]
     assert complete(ana, temperature=1.5, seed=6, max_tokens=12)[0]["text"] == first[1]
 
 
-def test_logprobs_hold_each_token_and_the_likeliest_in_its_place(ana: psycopg.Connection) -> None:
+def test_logprobs_hold_each_token_and_the_likeliest_in_its_place(brief: str, ana: psycopg.Connection) -> None:
     (row,) = complete(ana, max_tokens=5, top_logprobs=4)
     assert len(row["logprobs"]) == 5
     assert "".join(one["token"] for one in row["logprobs"]) == row["text"]
@@ -153,7 +155,7 @@ def test_a_character_of_several_tokens_is_one_piece_of_text_with_all_its_bytes(
     assert "".join(piece["text"] for piece in pieces) == data.decode(errors="replace")
 
 
-def test_a_bias_forbids_and_forces_tokens(ana: psycopg.Connection) -> None:
+def test_a_bias_forbids_and_forces_tokens(brief: str, ana: psycopg.Connection) -> None:
     (row,) = complete(ana, max_tokens=4, logit_bias={"42": 100}, top_logprobs=0)
     (forced,) = {token["token"] for token in row["logprobs"]}
     (row,) = complete(ana, max_tokens=4, logit_bias={"42": -100, "43": 99}, top_logprobs=0)
@@ -172,7 +174,7 @@ def test_a_penalty_ends_repetition(ana: psycopg.Connection) -> None:
     assert len(json.loads(within["text"])) == 4
 
 
-def test_the_truncations_decide_what_can_be_drawn(ana: psycopg.Connection) -> None:
+def test_the_truncations_decide_what_can_be_drawn(brief: str, ana: psycopg.Connection) -> None:
     greedy = complete(ana, max_tokens=12)[0]["text"]
     for given in ({"top_k": 1}, {"top_p": 0.0}, {"min_p": 1.0}):
         assert complete(ana, max_tokens=12, temperature=2, seed=3, **given)[0]["text"] == greedy
@@ -180,13 +182,15 @@ def test_the_truncations_decide_what_can_be_drawn(ana: psycopg.Connection) -> No
     assert wide != greedy
 
 
-def test_a_stop_ends_the_text_before_it(ana: psycopg.Connection) -> None:
+def test_a_stop_ends_the_text_before_it(brief: str, ana: psycopg.Connection) -> None:
     (row,) = complete(ana, model=SCRIPTED_GENERATOR, stop=["Paris"], top_logprobs=0)
     assert (row["text"], row["finish_reason"]) == ("The capital of France is ", "stop")
 
 
 @pytest.mark.parametrize("choice", ["required", "get_weather"])
-def test_a_forced_call_fits_the_functions_parameters(ana: psycopg.Connection, choice: str) -> None:
+def test_a_forced_call_fits_the_functions_parameters(
+    brief: str, ana: psycopg.Connection, choice: str
+) -> None:
     tools = [WEATHER] if choice == "required" else [CLOCK, WEATHER]
     question = [{"role": "user", "content": "How is the weather in Rome?"}]
     (row,) = complete(ana, question, tools=tools, tool_choice=choice, max_tokens=60)
@@ -198,7 +202,7 @@ def test_a_forced_call_fits_the_functions_parameters(ana: psycopg.Connection, ch
     assert 1 <= arguments["days"] <= 9
 
 
-def test_a_call_is_streamed_with_its_name_once(ana: psycopg.Connection) -> None:
+def test_a_call_is_streamed_with_its_name_once(brief: str, ana: psycopg.Connection) -> None:
     pieces = [
         row["tool_call"]
         for row in stream(ana, tools=[WEATHER], tool_choice="required", max_tokens=60)
@@ -246,7 +250,7 @@ def test_results_of_calls_are_shown_to_the_model(ana: psycopg.Connection) -> Non
     assert "seven" in complete(ana, talk, tools=[CLOCK], tool_choice="none", max_tokens=20)[0]["text"].lower()
 
 
-def test_json_fits_its_schema_and_one_that_is_cut_says_so(ana: psycopg.Connection) -> None:
+def test_json_fits_its_schema_and_one_that_is_cut_says_so(brief: str, ana: psycopg.Connection) -> None:
     schema = {
         "type": "object",
         "properties": {"name": {"type": "string", "maxLength": 12}},

@@ -89,6 +89,7 @@ def test_every_answer_is_logged_as_a_single_one_is(ana: psycopg.Connection) -> N
 
 
 def test_a_seed_gives_the_same_texts_again_and_a_prompt_given_twice_two_answers(
+    brief: str,
     ana: psycopg.Connection,
 ) -> None:
     prompts: list[str | None] = ["Name an animal and tell about it."] * 3
@@ -133,7 +134,7 @@ def test_nothing_gives_nothing(ana: psycopg.Connection) -> None:
     assert ana.execute("select count(*) from generation").fetchone() == (0,)
 
 
-def test_a_read_only_transaction_can_generate(ana: psycopg.Connection) -> None:
+def test_a_read_only_transaction_can_generate(brief: str, ana: psycopg.Connection) -> None:
     ana.execute("set default_transaction_read_only = on")
     assert many(ana, ["Hi"], max_tokens=3)
 

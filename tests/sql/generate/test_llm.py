@@ -29,7 +29,7 @@ def test_detail_agrees_with_the_answer(ana: psycopg.Connection) -> None:
     assert confidence == pytest.approx(2.718281828 ** (total / tokens), rel=1e-3)
 
 
-def test_max_tokens_ends_an_answer(ana: psycopg.Connection) -> None:
+def test_max_tokens_ends_an_answer(brief: str, ana: psycopg.Connection) -> None:
     reason, made = ana.execute(
         "select finish_reason, completion_tokens from llm_generate_detail('Write a story.', max_tokens => 7)"
     ).fetchone() or (None, None)
@@ -42,7 +42,7 @@ def test_a_stop_string_ends_an_answer_and_is_not_shown(ana: psycopg.Connection) 
     assert cut == whole.split("Paris")[0]
 
 
-def test_a_seed_gives_the_same_text_again(ana: psycopg.Connection) -> None:
+def test_a_seed_gives_the_same_text_again(brief: str, ana: psycopg.Connection) -> None:
     sql = "select llm_generate('Name an animal and tell about it.', temperature => 1.5, seed => %s, max_tokens => 24)"
     first = one(ana, sql, 1)
     one(
@@ -52,7 +52,7 @@ def test_a_seed_gives_the_same_text_again(ana: psycopg.Connection) -> None:
     assert {one(ana, sql, seed) for seed in (2, 3, 4)} != {first}
 
 
-def test_a_known_prefix_is_not_evaluated_again(ana: psycopg.Connection) -> None:
+def test_a_known_prefix_is_not_evaluated_again(brief: str, ana: psycopg.Connection) -> None:
     sql = (
         "select cached_tokens, prompt_tokens, text from llm_generate_detail('What is the capital of Spain?')"
     )
@@ -62,7 +62,7 @@ def test_a_known_prefix_is_not_evaluated_again(ana: psycopg.Connection) -> None:
     assert warm[2] == cold[2]
 
 
-def test_two_streams_of_one_connection_do_not_mix(ana: psycopg.Connection) -> None:
+def test_two_streams_of_one_connection_do_not_mix(brief: str, ana: psycopg.Connection) -> None:
     prompts = ("Tell me about cats.", "Name three rivers.")
     alone = [one(ana, "select llm_generate(%s, max_tokens => 16)", prompt) for prompt in prompts]
     with ana.transaction(), ana.cursor(name="first") as first, ana.cursor(name="second") as second:
@@ -77,7 +77,7 @@ def test_two_streams_of_one_connection_do_not_mix(ana: psycopg.Connection) -> No
     assert texts == alone
 
 
-def test_a_stream_yields_as_it_is_made(ana: psycopg.Connection) -> None:
+def test_a_stream_yields_as_it_is_made(brief: str, ana: psycopg.Connection) -> None:
     with ana.transaction(), ana.cursor(name="stream") as cursor:
         cursor.execute("select llm_generate_stream('Write a long story about the sea.', max_tokens => 64)")
         pieces = [row[0] for row in itertools.islice(iter(cursor.fetchone, None), 3)]
@@ -149,7 +149,7 @@ def test_every_call_is_logged_without_its_text(ana: psycopg.Connection) -> None:
     assert "France" not in row[4]
 
 
-def test_a_read_only_transaction_can_generate(ana: psycopg.Connection) -> None:
+def test_a_read_only_transaction_can_generate(brief: str, ana: psycopg.Connection) -> None:
     ana.execute("set default_transaction_read_only = on")
     assert one(ana, "select llm_generate('capital of France', model => %s)", SCRIPTED_GENERATOR)
     assert one(ana, "select count(*) from generation") == 0
@@ -218,14 +218,14 @@ def test_tokens_are_counted(ana: psycopg.Connection) -> None:
     ],
 )
 def test_an_error_of_a_stream_is_its_message(
-    ana: psycopg.Connection, call: str, arguments: str, message: str
+    brief: str, ana: psycopg.Connection, call: str, arguments: str, message: str
 ) -> None:
     with pytest.raises(psycopg.Error) as caught:
         ana.execute(f"select {call}({arguments})".encode())
     assert re.match(message, caught.value.diag.message_primary or "")
 
 
-def test_sampling_arguments_reach_every_generating_call(ana: psycopg.Connection) -> None:
+def test_sampling_arguments_reach_every_generating_call(brief: str, ana: psycopg.Connection) -> None:
     prompt = "Name an animal and tell about it."
     greedy = one(ana, "select llm_generate(%s, max_tokens => 16)", prompt)
     for narrow in ("top_k => 1", "top_p => 0", "min_p => 1"):

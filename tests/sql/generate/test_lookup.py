@@ -45,7 +45,9 @@ def test_answers_and_their_signals_are_the_same_to_the_bit(ana: psycopg.Connecti
     ).fetchone() == (True,)
 
 
-def test_streams_that_take_turns_do_not_disturb_each_other(ana: psycopg.Connection, looking: str) -> None:
+def test_streams_that_take_turns_do_not_disturb_each_other(
+    brief: str, ana: psycopg.Connection, looking: str
+) -> None:
     alone = [
         (ana.execute("select llm_generate(%s, %s, max_tokens => 40)", (prompt, looking)).fetchone() or ())[0]
         for prompt in PROMPTS

@@ -187,7 +187,7 @@ def test_what_the_text_says_is_found(ana: psycopg.Connection) -> None:
     ],
 )
 @pytest.mark.shares
-def test_odd_schemas_are_kept_to(brief: str, ana: psycopg.Connection, schema: dict[str, Any]) -> None:
+def test_odd_schemas_are_kept_to(ana: psycopg.Connection, schema: dict[str, Any]) -> None:
     try:
         value = extract(ana, schema, max_tokens=150)
     except psycopg.errors.ProgramLimitExceeded:
