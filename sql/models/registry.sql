@@ -26,7 +26,7 @@ comment on table model is 'Registered models (generators, embedders, rerankers) 
 comment on column model.source is
 'Absolute path of a GGUF file or a sentence-transformers folder on the server. For the provider openai, the address of the server that runs the model.';
 comment on column model.options is
-'Options of the provider: context_length (tokens), threads (default 1) and repack (default false). An embedder may also have vector_type. A generator may also have system_prompt, layout, example, acknowledge, template, stop, prompt_lookup and dry_multiplier. The reference describes them under model.';
+'Options of the provider: context_length (tokens), threads (default 1) and repack (default false). An embedder may also have vector_type. A generator may also have system_prompt, layout, example, acknowledge, template, stop, prompt_lookup, dry_multiplier and flash_attention. The reference describes them under model.';
 comment on column model.base is 'The generator that an adapter changes; NULL for models that are not adapters.';
 comment on column model.sha256 is 'SHA-256 of the file, or of the folder''s weights, at registration.';
 comment on column model.dims is 'Number of dimensions of an embedder''s vectors.';

@@ -119,6 +119,8 @@ def test_an_option_nobody_reads_is_refused(db: psycopg.Connection) -> None:
         ("generator", {"context_length": 10_000_000}),
         ("generator", {"repack": "yes"}),
         ("embedder", {"repack": 1}),
+        ("generator", {"flash_attention": "off"}),
+        ("embedder", {"flash_attention": False}),
         ("embedder", {"layout": "{memories}{message}"}),
     ):
         with fails("22023"):

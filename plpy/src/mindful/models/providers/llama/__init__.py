@@ -17,9 +17,11 @@ from mindful.models.providers.trial import TRIAL_CONTEXT, answers, family, judge
 
 _ANSWERING = ("system_prompt", "layout", "example", "acknowledge", "prompt_lookup", "dry_multiplier")
 _OPTIONS = {
-    "generator": ("context_length", "threads", "repack", "template", "stop", *_ANSWERING),
+    "generator": ("context_length", "threads", "repack", "flash_attention", "template", "stop", *_ANSWERING),
     "embedder": ("context_length", "threads", "repack", "vector_type"),
 }
+_FLAGS = {"repack": False, "flash_attention": True}
+"""Options that are true or false, with their defaults."""
 
 _LONGEST_GUESS = 32
 """Tokens. In batches of 60 and more llama.cpp's attention rounds differently, which would change answers."""
@@ -36,7 +38,8 @@ def inspect(kind: str, source: str, options: Mapping[str, Any], interrupts: Inte
             "Register a folder with the provider sentence_transformers.",
         )
     check_known(options, _OPTIONS[kind])
-    _repack(options)
+    for name in _FLAGS:
+        _flag(options, name)
     probe(ModelSpec("", kind, "llama_cpp", source, "", options), interrupts)
     weights = Weights(source, interrupts=interrupts)
     try:
@@ -127,7 +130,7 @@ def inspect_adapter(
 def load(spec: ModelSpec, interrupts: Interrupts) -> Model:
     """Map a registered file and create a context for it."""
     adapter = spec.adapter and Adapter(spec.adapter, spec.sha256, float(spec.options["scale"]))
-    weights = Weights(spec.source, adapter or None, interrupts, _repack(spec.options))
+    weights = Weights(spec.source, adapter or None, interrupts, _flag(spec.options, "repack"))
     try:
         return _open(spec, weights)
     except BaseException:
@@ -152,6 +155,7 @@ def _open(spec: ModelSpec, weights: Weights) -> Model:
         template=spec.options.get("template"),
         stop=spec.options.get("stop", ()),
         dry=_dry(spec.options),
+        flash=_flag(spec.options, "flash_attention"),
     )
 
 
@@ -168,12 +172,11 @@ def _dry(options: Mapping[str, Any]) -> float:
     return float(value)
 
 
-def _repack(options: Mapping[str, Any]) -> bool:
-    """Return whether weights are copied into a faster layout, which connections do not share."""
-    repack = options.get("repack", False)
-    if not isinstance(repack, bool):
-        raise InvalidParameterError(f"option repack is {repack!r}", "Pass true or false.")
-    return repack
+def _flag(options: Mapping[str, Any], name: str) -> bool:
+    value = options.get(name, _FLAGS[name])
+    if not isinstance(value, bool):
+        raise InvalidParameterError(f"option {name} is {value!r}", "Pass true or false.")
+    return value
 
 
 def _settings(weights: Weights, options: Mapping[str, Any]) -> tuple[int, int]:

@@ -22,6 +22,8 @@ from mindful.models.providers.lookup import Lookup
 from mindful.models.providers.packing import common_prefix
 
 _BATCH = 512
+_SCORED = 128
+"""Tokens at once without flash attention, which keeps a score for each pair of tokens."""
 _TILE = 64
 """From this many tokens on llama.cpp's attention computes in tiles, in 0.4 of the time a token."""
 _TILED = 0.4
@@ -46,10 +48,12 @@ class LlamaGenerator:
         template: str | None = None,
         stop: Sequence[str] = (),
         dry: float = 0.0,
+        flash: bool = True,
     ) -> None:
         """Create the context.
 
-        `lookup` is the largest number of tokens that prompt lookup guesses (see Lookup), `dry` the multiplier of DRY.
+        `lookup` is the largest number of tokens that prompt lookup guesses (see Lookup), `dry` the multiplier of DRY,
+        `flash` whether single answers use flash attention. Batches always do.
         """
         self.context_length = context_length
         self._weights = weights
@@ -62,9 +66,12 @@ class LlamaGenerator:
         """A small context that keeps the prompt of the last single answer."""
         params = llama.llama_context_default_params()
         params.n_ctx = context_length
-        params.n_batch = params.n_ubatch = min(_BATCH, context_length)
+        params.n_batch = min(_BATCH, context_length)
+        params.n_ubatch = params.n_batch if flash else min(_SCORED, context_length)
         params.n_threads = params.n_threads_batch = threads
-        params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        params.flash_attn_type = (
+            llama.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash else llama.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        )
         params.no_perf = True
         params.n_seq_max, params.kv_unified = kv.SEQUENCES, True
         self._context = weights.context(params)
@@ -79,11 +86,12 @@ class LlamaGenerator:
         self._tenant: str | None = None
         self._holder: object = None  # the stream that evaluated last
         self._slow = False
-        self.state_format = kv.format_of(weights, context_length)
+        self.state_format = kv.format_of(weights, context_length, flash)
         # Lookup needs a cache from which single tokens can be removed.
         self._lookup = lookup if self.state_format is not None else 0
         self._dry = Dry(weights, dry, context_length) if dry else None
-        self._attention = _ATTENTION * weights.attention if self.state_format is not None else 0.0
+        tiled = flash and self.state_format is not None
+        self._attention = _ATTENTION * weights.attention if tiled else 0.0
 
     @property
     def template(self) -> str:

@@ -14,7 +14,7 @@ SEQUENCES = 2
 _WHOLE, _PART = range(SEQUENCES)
 
 
-def format_of(weights: Weights, context_length: int) -> str | None:
+def format_of(weights: Weights, context_length: int, flash: bool) -> str | None:
     """Return an identifier of all that a state depends on beside the tokens, None for models without partial states.
 
     The stamp of the library's file identifies llama.cpp's build. The stamp of the model's file changes when the weights
@@ -28,7 +28,8 @@ def format_of(weights: Weights, context_length: int) -> str | None:
     ):
         return None
     library = file_stamp(llama._lib._name)
-    return f"llama.cpp {library}, file {weights.stamp}, context {context_length}, flash attention, keys and values f16"
+    attention = "flash attention" if flash else "attention"
+    return f"llama.cpp {library}, file {weights.stamp}, context {context_length}, {attention}, keys and values f16"
 
 
 def take(context: Any, first: int, last: int) -> bytes:
