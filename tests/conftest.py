@@ -146,30 +146,31 @@ def shared(cluster: Cluster, roles: Mapping[str, str]) -> Iterator[Callable[[str
 
 
 @pytest.fixture
-def sharing(request: pytest.FixtureRequest) -> Shared | None:
+def chosen_template(template: str, request: pytest.FixtureRequest) -> str:
+    """Name of the template of this test's database."""
+    # Registering a model loads it, which takes longer than copying a database that has it.
+    chosen: str = request.getfixturevalue("brief_template") if "brief" in request.fixturenames else template
+    return chosen
+
+
+@pytest.fixture
+def sharing(chosen_template: str, request: pytest.FixtureRequest) -> Shared | None:
     """The database that this test shares, if it has the marker."""
     if ROUTED or request.node.get_closest_marker("shares") is None:
         return None
-    template = "brief_template" if "brief" in request.fixturenames else "template"
     shared: Callable[[str], Shared] = request.getfixturevalue("shared")
-    return shared(request.getfixturevalue(template))
+    return shared(chosen_template)
 
 
 @pytest.fixture
 def database(
-    cluster: Cluster,
-    template: str,
-    roles: Mapping[str, str],
-    sharing: Shared | None,
-    request: pytest.FixtureRequest,
+    cluster: Cluster, chosen_template: str, roles: Mapping[str, str], sharing: Shared | None
 ) -> Iterator[str]:
     """Name of a database of this test's own, or of the one that it shares."""
     if sharing is not None:
         yield sharing.name
         return
-    # Registering a model loads it, which takes longer than copying a database that has it.
-    made = request.getfixturevalue("brief_template") if "brief" in request.fixturenames else template
-    with cluster.database(made) as name:
+    with cluster.database(chosen_template) as name:
         yield name
 
 

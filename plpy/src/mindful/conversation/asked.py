@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from mindful.core.pattern import IGNORECASE, Short, linear
+from mindful.core.pattern import IGNORECASE, Linear, Short, linear
 
 _LONGEST = 300
 """Characters of a question that is read."""
@@ -95,6 +95,24 @@ _MEASURES = tuple(
     )
 )
 """Questions for a measure, and what a memory has that tells it."""
+_TIMES = tuple(
+    (linear(question, IGNORECASE), linear(memory, IGNORECASE))
+    for question, memory in (
+        (
+            r"\b(?:which|what) year\b",
+            r"\b(?:1[5-9]|20)\d\d\b|['\u2019]\d\d\b|\byears? ago\b|\b(?:last|this|next) year\b|\b(?:year|grade) \d",
+        ),
+        (
+            r"\bwhat time\b",
+            r"\d[:.]\d\d|\b\d{1,2} ?(?:am|pm|h)\b|o'clock|\b\d{1,2} ?[-\u2013] ?\d{1,2}\b|"
+            r"\b(?:noon|midnight|morning|afternoon|evening|night|half|quarter|sharp)\b|"
+            r"\b(?:at|by|before|after|around|until|till|past|to|from|for|between|is|are|about) "
+            r"(?:\d{1,2}|one|two|three|four|five|six|"
+            r"seven|eight|nine|ten|eleven|twelve)\b",
+        ),
+    )
+)
+"""Questions for a certain kind of time, and what a memory has that tells it."""
 _WORD = linear(r"[^\W_]+")
 _ENDS = linear(
     r",|\b(?:of|in|on|at|from|for|with|who|whom|that|which|to|near|beside|by|about|until|since|like|again|now|and|or|"
@@ -146,7 +164,16 @@ def nouns_asked(question: str) -> Sequence[str]:
 
 def has_measure(question: str, memory: str) -> bool:
     """Return whether a memory has the measure that a question asks for, such as money or an age."""
-    return all(told.search(memory) for asked, told in _MEASURES if asked.search(question))
+    return _tells(_MEASURES, question, memory)
+
+
+def has_time(question: str, memory: str) -> bool:
+    """Return whether a memory has the kind of time that a question asks for: a year, or a time of day."""
+    return _tells(_TIMES, question, memory)
+
+
+def _tells(forms: Sequence[tuple[Linear, Linear]], question: str, memory: str) -> bool:
+    return all(told.search(memory) for asked, told in forms if asked.search(question))
 
 
 def _nouns(question: str, forms: tuple[Short, ...]) -> list[str]:

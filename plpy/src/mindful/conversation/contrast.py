@@ -77,7 +77,7 @@ _PHRASE = linear(
     IGNORECASE,
 )
 """A determiner and what follows it. After an auxiliary, the last word of the phrase is the verb."""
-_DETERMINERS = frozenset("a an the my our his her their your its this that s".split())  # noqa: SIM905
+_DETERMINERS = frozenset(_WORD.findall("a an the my our his her their your its this that s"))
 _FUNCTION = frozenset(
     _WORD.findall(
         "a about all also am an and any are as at be been but by can could did do does for from get gets got had has "
@@ -94,6 +94,7 @@ _PLAIN = frozenset(
     )
 )
 """Words that tell nothing of which one it is."""
+_NO_DESCRIPTION = _FUNCTION | _PLAIN
 _LENGTH = 4
 """Letters of the shortest word that has other forms."""
 
@@ -105,13 +106,15 @@ def contrasts(question: str, memory: str) -> bool:
     """
     if _is_opposite(_places(question[:_LONGEST]), memory):
         return True
+    described = _described(question)
+    if not described:
+        return False
     asked, told = _words(question[:_LONGEST]), _words(memory[:_READ])
+    things = list(_described_things(memory))
     return any(
         not _in(describing, told)
-        and any(
-            not _in(other, asked) for other, thing in _described_things(memory) if _alike(thing, described)
-        )
-        for describing, described in _described(question)
+        and any(not _in(other, asked) for other, thing in things if _alike(thing, noun))
+        for describing, noun in described
     )
 
 
@@ -171,7 +174,7 @@ def _described_things(memory: str) -> Iterator[tuple[str, str]]:
     for part in _BETWEEN.split(memory[:_READ]):
         words = _WORD.findall(part)
         for at, (first, second) in enumerate(pairwise(words)):
-            describes = first.lower() not in _FUNCTION | _PLAIN and not first.isdigit()
+            describes = first.lower() not in _NO_DESCRIPTION and not first.isdigit()
             if describes and (at == 0 or (words[at - 1].lower() in _DETERMINERS and not first[0].isupper())):
                 yield first.lower(), second.lower()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from mindful.conversation import naming
-from mindful.conversation.asked import asks_who_is, has_measure, nouns_asked, thing_named
+from mindful.conversation.asked import asks_who_is, has_measure, has_time, nouns_asked, thing_named
 from mindful.core.pattern import IGNORECASE, Short, linear
 
 _LONGEST = 300
@@ -126,24 +126,6 @@ _AT_A_TIME = linear(
 """A preposition that is of no place: with a time, or in an idiom."""
 _SETTLEMENT = linear(r"\b(?:which|what) (?:city|town|country|village|street)\b", IGNORECASE)
 """Places that have names."""
-_TIMES_ASKED = tuple(
-    (linear(question, IGNORECASE), linear(memory, IGNORECASE))
-    for question, memory in (
-        (
-            r"\b(?:which|what) year\b",
-            r"\b(?:1[5-9]|20)\d\d\b|['\u2019]\d\d\b|\byears? ago\b|\b(?:last|this|next) year\b|\b(?:year|grade) \d",
-        ),
-        (
-            r"\bwhat time\b",
-            r"\d[:.]\d\d|\b\d{1,2} ?(?:am|pm|h)\b|o'clock|\b\d{1,2} ?[-\u2013] ?\d{1,2}\b|"
-            r"\b(?:noon|midnight|morning|afternoon|evening|night|half|quarter|sharp)\b|"
-            r"\b(?:at|by|before|after|around|until|till|past|to|from|for|between|is|are|about) "
-            r"(?:\d{1,2}|one|two|three|four|five|six|"
-            r"seven|eight|nine|ten|eleven|twelve)\b",
-        ),
-    )
-)
-"""Questions for a certain kind of time, and what a memory has that tells it."""
 _WHO = linear(r"\b(?:who|whom|whose)\b", IGNORECASE)
 _LOCATED = linear(r"\b(?:in|at|near|on) ([^\W\d_a-z]\w+)")
 """Names of places, which do not answer who."""
@@ -200,6 +182,11 @@ def _words_of(question: str) -> _Known:
     return _Known(words | {_base(word) for word in words})
 
 
+@lru_cache(maxsize=4)
+def _bases_of(question: str) -> _Known:
+    return _Known(_base(word) for word in _WORD.findall(question))
+
+
 def _candidates(question: str, kind: str, known: _Known, memory: str) -> list[str]:
     memory = " ".join(_stated(memory))
     if kind == "time":
@@ -240,7 +227,7 @@ def _is_named(question: str, memory: str) -> bool:
 
 
 def _times(question: str, memory: str, found: Iterable[str]) -> list[str]:
-    if any(asked.search(question) and not told.search(memory) for asked, told in _TIMES_ASKED):
+    if not has_time(question, memory):
         return []
     hours = set(_HOUR.findall(memory))
     return [word for word in found if word in hours or _TIME.search(word)]
@@ -254,7 +241,7 @@ def _places(memory: str) -> set[str]:
 
 def adds(question: str, memory: str) -> bool:
     """Return whether a memory says anything beyond the question. One that does not is the question, asked before."""
-    known = _Known(_base(word) for word in _WORD.findall(question))
+    known = _bases_of(question)
     words = (word for one in _stated(memory) for word in _WORD.findall(one) if _base(word) not in EMPTY)
     return len(memory) > _READ or any(word not in known for word in words)
 
@@ -270,7 +257,7 @@ def lacks_thing(question: str, memory: str) -> bool:
     nouns = nouns_asked(question)
     if not nouns or asks_for_names(question):
         return False  # "children" are a son and a daughter
-    known = _Known(_base(word) for word in _PLAIN.findall(memory))
+    known = _nouns_of(memory)
     if not any(noun in known for noun in nouns):
         return True
     # "I saw a doctor." does not tell which one.
@@ -282,8 +269,14 @@ def lacks_thing(question: str, memory: str) -> bool:
 def lacks_head(question: str, memory: str) -> bool:
     """Return whether a memory has only words before the noun that a question is about: "ward" of a ward manager."""
     nouns = nouns_asked(question)
-    known = _Known(_base(word) for word in _PLAIN.findall(memory))
-    return len(nouns) > 1 and nouns[-1] not in known and any(noun in known for noun in nouns[:-1])
+    if len(nouns) < 2:
+        return False
+    known = _nouns_of(memory)
+    return nouns[-1] not in known and any(noun in known for noun in nouns[:-1])
+
+
+def _nouns_of(memory: str) -> _Known:
+    return _Known(_base(word) for word in _PLAIN.findall(memory))
 
 
 def name_told(question: str, memory: str) -> str | None:
