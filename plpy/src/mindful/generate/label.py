@@ -24,6 +24,7 @@ _STATEMENT = "Labels: true, false"
 the text (docs/decisions.md)."""
 _END = "\n"
 _MOST_LABELS = 255
+"""llama.cpp has 256 sequences in a context. One of them has the beginning that all share."""
 
 
 @sql_function

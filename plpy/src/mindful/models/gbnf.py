@@ -50,9 +50,6 @@ class _Item(NamedTuple):
     name: str | None = None
 
 
-_Items = Sequence[_Item]
-
-
 class _Reader:
     def __init__(self, grammar: str) -> None:
         self._tokens = _tokens(grammar)

@@ -20,8 +20,8 @@ _OPTIONS = {
     "generator": ("context_length", "threads", "repack", "flash_attention", "template", "stop", *_ANSWERING),
     "embedder": ("context_length", "threads", "repack", "vector_type"),
 }
-_FLAGS = {"repack": False, "flash_attention": True}
-"""Options that are true or false, with their defaults."""
+_FLAGS = "repack", "flash_attention"
+"""Options that are true or false."""
 
 _LONGEST_GUESS = 32
 """Tokens. In batches of 60 and more llama.cpp's attention rounds differently, which would change answers."""
@@ -147,15 +147,17 @@ def _open(spec: ModelSpec, weights: Weights) -> Model:
         return LlamaEmbedder(weights, context_length, threads)
     from mindful.models.providers.llama.generator import LlamaGenerator
 
+    lookup = _lookup(spec.options)
     return LlamaGenerator(
         weights,
         context_length,
         threads,
-        lookup=_lookup(spec.options),
+        lookup=lookup,
         template=spec.options.get("template"),
         stop=spec.options.get("stop", ()),
         dry=_dry(spec.options),
-        flash=_flag(spec.options, "flash_attention"),
+        # A guess is right only if tokens evaluated together give what they give one by one.
+        flash=_flag(spec.options, "flash_attention", default=lookup > 0),
     )
 
 
@@ -172,8 +174,8 @@ def _dry(options: Mapping[str, Any]) -> float:
     return float(value)
 
 
-def _flag(options: Mapping[str, Any], name: str) -> bool:
-    value = options.get(name, _FLAGS[name])
+def _flag(options: Mapping[str, Any], name: str, default: bool = False) -> bool:
+    value = options.get(name, default)
     if not isinstance(value, bool):
         raise InvalidParameterError(f"option {name} is {value!r}", "Pass true or false.")
     return value

@@ -25,8 +25,6 @@ _MICRO_BATCH = 60
 and 28 of 32 greedy answers changed. Below 64 the results equal those of single texts, at a tenth less speed."""
 _LOOK = 2 * _MICRO_BATCH
 """Tokens between two checks for waiting backends."""
-MOST_CANDIDATES = 255
-"""Largest number of sequences in llama.cpp, minus the one with the shared beginning."""
 
 
 class Entry(NamedTuple):
