@@ -77,57 +77,41 @@ def test_a_connection_serves_one_request_after_the_other(server: Server, host: H
     assert generator.server._idle == [first]
 
 
+_FAILURES = {
+    "hang": (EngineError, "did not answer in time"),
+    "half": (EngineError, "in the middle"),
+    "silent": (EngineError, "did not answer in time"),
+    "500": (EngineError, "status 500"),
+    "drip": (EngineError, "did not answer in time"),
+    "redirect": (EngineAnswerError, "redirects"),
+    "401": (AddressError, "refuses the key"),
+    "context": (ContextLengthError, "more tokens than the server"),
+    "plain": (EngineAnswerError, "log-probabilities"),
+}
+_STREAMED = _FAILURES | {
+    "json": (EngineError, "in the middle"),
+    "huge": (EngineAnswerError, "line without end"),
+    "line": (EngineAnswerError, "line without end"),
+}
+_WHOLE = _FAILURES | {
+    "json": (EngineAnswerError, "no JSON object"),
+    "list": (EngineAnswerError, "no JSON object"),
+    "huge": (EngineAnswerError, "more than 67108864 bytes"),
+}
+
+
 @pytest.mark.parametrize(
-    ("mode", "error", "words"),
-    [
-        ("hang", EngineError, "did not answer in time"),
-        ("half", EngineError, "in the middle"),
-        ("silent", EngineError, "did not answer in time"),
-        ("500", EngineError, "status 500"),
-        ("json", EngineError, "in the middle"),
-        ("huge", EngineAnswerError, "line without end"),
-        ("line", EngineAnswerError, "line without end"),
-        ("drip", EngineError, "did not answer in time"),
-        ("redirect", EngineAnswerError, "redirects"),
-        ("401", AddressError, "refuses the key"),
-        ("context", ContextLengthError, "more tokens than the server"),
-        ("plain", EngineAnswerError, "log-probabilities"),
-    ],
+    ("shown", "mode"), [*((True, mode) for mode in _STREAMED), *((False, mode) for mode in _WHOLE)]
 )
 def test_each_way_to_fail_is_an_error_that_says_so(
-    server: Server, host: Host, mode: str, error: type[MindfulError], words: str
+    server: Server, host: Host, shown: bool, mode: str
 ) -> None:
+    error, words = (_STREAMED if shown else _WHOLE)[mode]
     for _ in within(8):
         with pytest.raises(error, match=words) as caught:
-            generate(model(server, mode, host), host)
+            generate(model(server, mode, host), host, shown=shown)
     assert "sk-secret" not in f"{caught.value} {caught.value.hint}"
     assert server.redirected == 0
-
-
-@pytest.mark.parametrize(
-    ("mode", "error", "words"),
-    [
-        ("hang", EngineError, "did not answer in time"),
-        ("half", EngineError, "in the middle"),
-        ("silent", EngineError, "did not answer in time"),
-        ("500", EngineError, "status 500"),
-        ("json", EngineAnswerError, "no JSON object"),
-        ("list", EngineAnswerError, "no JSON object"),
-        ("huge", EngineAnswerError, "more than 67108864 bytes"),
-        ("drip", EngineError, "did not answer in time"),
-        ("redirect", EngineAnswerError, "redirects"),
-        ("401", AddressError, "refuses the key"),
-        ("context", ContextLengthError, "more tokens than the server"),
-        ("plain", EngineAnswerError, "log-probabilities"),
-    ],
-)
-def test_each_way_to_fail_is_an_error_where_answers_are_sent_as_a_whole(
-    server: Server, host: Host, mode: str, error: type[MindfulError], words: str
-) -> None:
-    for _ in within(8):
-        with pytest.raises(error, match=words) as caught:
-            generate(model(server, mode, host), host, shown=False)
-    assert "sk-secret" not in f"{caught.value} {caught.value.hint}"
 
 
 def test_a_whole_answer_may_take_longer_than_a_server_may_be_silent(server: Server, host: Host) -> None:

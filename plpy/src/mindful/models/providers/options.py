@@ -21,6 +21,14 @@ def integer(options: Mapping[str, Any], key: str, default: int, low: int, high: 
     return value
 
 
+def flag(options: Mapping[str, Any], key: str, default: bool = False) -> bool:
+    """Return an option that is true or false. Error 22023: it is neither."""
+    value = options.get(key, default)
+    if not isinstance(value, bool):
+        raise InvalidParameterError(f"option {key} is {value!r}", "Pass true or false.")
+    return value
+
+
 def readable_file(path: str) -> bool:
     """Return whether a path is absolute and names a file that the server can read."""
     try:
@@ -68,8 +76,7 @@ def check_known(options: Mapping[str, Any], known: Sequence[str]) -> None:
         if not isinstance(options.get(key, ""), str):
             raise InvalidParameterError(f"option {key} is not a text", "Pass a JSON string.")
     for key in ("example", "acknowledge"):
-        if not isinstance(options.get(key, True), bool):
-            raise InvalidParameterError(f"option {key} is not true or false", "Pass a JSON boolean.")
+        flag(options, key)
     if options.get("vector_type", "vector") not in ("vector", "halfvec"):
         raise InvalidParameterError(
             f"option vector_type is {options['vector_type']!r}", 'Pass "vector" or "halfvec".'

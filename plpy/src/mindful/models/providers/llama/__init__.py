@@ -12,7 +12,7 @@ from mindful.models.providers.llama.adapter import Adapter, check_file
 from mindful.models.providers.llama.library import llama
 from mindful.models.providers.llama.probe import probe
 from mindful.models.providers.llama.weights import Weights
-from mindful.models.providers.options import check_known, file_sha256, integer
+from mindful.models.providers.options import check_known, file_sha256, flag, integer
 from mindful.models.providers.trial import TRIAL_CONTEXT, answers, family, judge
 
 _ANSWERING = ("system_prompt", "layout", "example", "acknowledge", "prompt_lookup", "dry_multiplier")
@@ -39,7 +39,7 @@ def inspect(kind: str, source: str, options: Mapping[str, Any], interrupts: Inte
         )
     check_known(options, _OPTIONS[kind])
     for name in _FLAGS:
-        _flag(options, name)
+        flag(options, name)
     probe(ModelSpec("", kind, "llama_cpp", source, "", options), interrupts)
     weights = Weights(source, interrupts=interrupts)
     try:
@@ -130,7 +130,7 @@ def inspect_adapter(
 def load(spec: ModelSpec, interrupts: Interrupts) -> Model:
     """Map a registered file and create a context for it."""
     adapter = spec.adapter and Adapter(spec.adapter, spec.sha256, float(spec.options["scale"]))
-    weights = Weights(spec.source, adapter or None, interrupts, _flag(spec.options, "repack"))
+    weights = Weights(spec.source, adapter or None, interrupts, flag(spec.options, "repack"))
     try:
         return _open(spec, weights)
     except BaseException:
@@ -157,7 +157,7 @@ def _open(spec: ModelSpec, weights: Weights) -> Model:
         stop=spec.options.get("stop", ()),
         dry=_dry(spec.options),
         # A guess is right only if tokens evaluated together give what they give one by one.
-        flash=_flag(spec.options, "flash_attention", default=lookup > 0),
+        flash=flag(spec.options, "flash_attention", default=lookup > 0),
     )
 
 
@@ -172,13 +172,6 @@ def _dry(options: Mapping[str, Any]) -> float:
             f"option dry_multiplier is {value!r}", f"It must be a number between 0 and {_LARGEST_DRY}."
         )
     return float(value)
-
-
-def _flag(options: Mapping[str, Any], name: str, default: bool = False) -> bool:
-    value = options.get(name, default)
-    if not isinstance(value, bool):
-        raise InvalidParameterError(f"option {name} is {value!r}", "Pass true or false.")
-    return value
 
 
 def _settings(weights: Weights, options: Mapping[str, Any]) -> tuple[int, int]:
