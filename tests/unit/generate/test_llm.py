@@ -99,8 +99,8 @@ def test_signals_sum_up_the_tokens() -> None:
 
 
 def test_the_highest_quarter_of_entropies_is_averaged() -> None:
-    entropies = [0.1, 3.0, 0.2, 1.0, 0.1, 0.1, 0.1, 0.1]
-    completion = Completion(logprobs=[-0.5] * 8, entropies=entropies, margins=[0.5] * 8)
+    entropies = [0.1, 3.0, 0.2, 1.0, *[0.1] * 7]
+    completion = Completion(logprobs=[-0.5] * 11, entropies=entropies, margins=[0.5] * 11)
     assert call.signals(completion)["entropy_high"] == 2.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -56,7 +57,8 @@ def test_chunks_know_their_places() -> None:
     db.insert(TEXT, title="A title", metadata='{"a": 1}', max_tokens=20, overlap=0)
     source, title, metadata, keys, chunks, _ = db.written[0]
     assert (source, title, metadata) == ("a.txt", "A title", '{"a": 1}')
-    assert len(keys) == len(set(keys)) == len(chunks) > 5
+    assert keys == [hashlib.md5(chunk.encode(), usedforsecurity=False).hexdigest() for chunk in chunks]
+    assert len(set(keys)) == len(chunks) > 5
     assert [place["chunk"] for place in db.places] == list(range(1, len(chunks) + 1))
     assert {place["chunks"] for place in db.places} == {len(chunks)}
     assert all(

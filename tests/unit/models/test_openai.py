@@ -115,7 +115,10 @@ def test_each_way_to_fail_is_an_error_that_says_so(
 
 
 def test_a_whole_answer_may_take_longer_than_a_server_may_be_silent(server: Server, host: Host) -> None:
-    assert generate(model(server, "late", host, timeout_s=30), host, shown=False) == "".join(WORDS)
+    generator = model(server, "late", host, timeout_s=30)
+    assert generate(generator, host, shown=False) == "".join(WORDS)
+    prompt = generator.encode([Message("user", "Hi")])
+    assert generator.stream_many([prompt], [Sampling(16)], [Completion()], host) == ["".join(WORDS)]
     with pytest.raises(EngineError, match="in time"):
         generate(model(server, "late", host), host)
 

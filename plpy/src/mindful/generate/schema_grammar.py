@@ -321,10 +321,8 @@ def _fixed(schema: Mapping[str, Any], places: int) -> Iterator[str]:
         start += 1
     if "exclusiveMaximum" in schema and end * unit >= Decimal(str(schema["exclusiveMaximum"])):
         end -= 1
-    if start <= -1:
-        yield from (f'"-" ({form})' for form in _digits(max(1, -end), -start, places))
-    if end >= 0:
-        yield from _digits(max(0, start), end, places)
+    yield from (f'"-" ({form})' for form in _digits(max(1, -end), -start, places))
+    yield from _digits(max(0, start), end, places)
 
 
 def _digits(start: int, end: int, places: int) -> Iterator[str]:
