@@ -147,17 +147,15 @@ def _open(spec: ModelSpec, weights: Weights) -> Model:
         return LlamaEmbedder(weights, context_length, threads)
     from mindful.models.providers.llama.generator import LlamaGenerator
 
-    lookup = _lookup(spec.options)
     return LlamaGenerator(
         weights,
         context_length,
         threads,
-        lookup=lookup,
+        lookup=_lookup(spec.options),
         template=spec.options.get("template"),
         stop=spec.options.get("stop", ()),
         dry=_dry(spec.options),
-        # A guess is right only if tokens evaluated together give what they give one by one.
-        flash=flag(spec.options, "flash_attention", default=lookup > 0),
+        flash=flag(spec.options, "flash_attention", default=True),
     )
 
 

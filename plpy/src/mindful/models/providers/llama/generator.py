@@ -24,6 +24,11 @@ from mindful.models.providers.packing import common_prefix
 _BATCH = 512
 _SCORED = 128
 """Tokens at once without flash attention, which keeps a score for each pair of tokens."""
+_TILE = 64
+"""From this many tokens on llama.cpp's attention computes in tiles, in 0.4 of the time a token."""
+_TILED = 0.4
+_ATTENTION = 6.4
+"""Time of an operation of attention without tiles, in operations of a matrix."""
 _SLOW_TOKEN_S = 0.05
 _TOKENIZED = 64
 """Texts tokenized between two checks for interrupts."""
@@ -43,7 +48,7 @@ class LlamaGenerator:
         template: str | None = None,
         stop: Sequence[str] = (),
         dry: float = 0.0,
-        flash: bool = False,
+        flash: bool = True,
     ) -> None:
         """Create the context.
 
@@ -85,6 +90,8 @@ class LlamaGenerator:
         # Lookup needs a cache from which single tokens can be removed.
         self._lookup = lookup if self.state_format is not None else 0
         self._dry = Dry(weights, dry, context_length) if dry else None
+        tiled = flash and self.state_format is not None
+        self._attention = _ATTENTION * weights.attention if tiled else 0.0
 
     @property
     def template(self) -> str:
@@ -268,11 +275,19 @@ class LlamaGenerator:
         # The last token is always evaluated, because its logits give the next token.
         known = reuse and tenant == self._cached_for
         shared = common_prefix(self._cached, tokens[:-1]) if known else 0
-        self._keep(shared)
+        self._keep(self._worthwhile(shared, len(tokens)))
         self._cached_for = tenant
         shared = len(self._cached)
         self._append(tokens[shared:], interrupts)
         return shared
+
+    def _worthwhile(self, shared: int, tokens: int) -> int:
+        """Return how many shared tokens to keep: not all where a tile takes less time than the new tokens alone."""
+        if tokens - shared >= _TILE or tokens < _TILE:
+            return shared
+        attention = self._attention * tokens
+        alone, tile = (tokens - shared) * (1 + attention), _TILE * (1 + attention * _TILED)
+        return tokens - _TILE if tile < alone else shared
 
     def _advance(self, context: Sequence[int], lookup: Lookup, interrupts: Interrupts) -> int:
         """Evaluate the newest token, unless it was guessed, and return the batch entry with its logits."""
