@@ -326,7 +326,10 @@ def _fixed(schema: Mapping[str, Any], places: int) -> Iterator[str]:
 
 
 def _digits(start: int, end: int, places: int) -> Iterator[str]:
-    """Yield patterns of the integers from start to end, by length, with a point before the last `places` digits."""
+    """Yield patterns of the integers from start to end, by length, with a point before the last `places` digits.
+
+    There are none if start is larger than end.
+    """
     for length in range(max(len(str(start)), places + 1), max(len(str(end)), places + 1) + 1):
         low = max(start, 10 ** (length - 1) if length > places + 1 else 0)
         high = min(end, 10**length - 1)

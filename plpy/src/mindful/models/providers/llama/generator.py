@@ -67,7 +67,7 @@ class LlamaGenerator:
         params = llama.llama_context_default_params()
         params.n_ctx = context_length
         params.n_batch = min(_BATCH, context_length)
-        params.n_ubatch = params.n_batch if flash else min(_SCORED, context_length)
+        params.n_ubatch = min(_BATCH if flash else _SCORED, context_length)
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = (
             llama.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash else llama.LLAMA_FLASH_ATTN_TYPE_DISABLED
