@@ -338,20 +338,7 @@ def test_a_conversation_that_takes_another_turn_is_kept_beside_the_first(
     for talk, reply in zip((turns(6), other), replies, strict=True):
         said = [*talk, {"role": "assistant", "content": reply}, {"role": "user", "content": "And then?"}]
         (row,) = complete(connect("ana"), said, max_tokens=4)
-        assert row["prompt_tokens"] - row["cached_tokens"] <= 64
-
-
-@pytest.mark.parametrize(("words", "evaluated"), [(34, 64), (8, None)])
-def test_a_message_far_into_a_context_is_read_as_64_tokens_where_that_is_faster(
-    ana: psycopg.Connection, words: int, evaluated: int | None
-) -> None:
-    talk = [{"role": "user", "content": LIGHTHOUSE * 60}]
-    (row,) = complete(ana, talk, max_tokens=1)
-    assert row["prompt_tokens"] > 1000
-    talk += [{"role": "assistant", "content": row["text"]}, {"role": "user", "content": "why " * words}]
-    (row,) = complete(ana, talk, max_tokens=1)
-    new = row["prompt_tokens"] - row["cached_tokens"]
-    assert (new if new >= 36 else None) == evaluated
+        assert row["prompt_tokens"] - row["cached_tokens"] < 64
 
 
 def test_a_kept_state_is_its_tenants(brief: str, ana: psycopg.Connection, bob: psycopg.Connection) -> None:

@@ -118,17 +118,17 @@ def test_another_connection_goes_on_from_the_kept_state(
     assert elsewhere == peek(ana, session)
 
 
-def test_without_flash_attention_states_are_kept_of_their_own(
+def test_with_flash_attention_states_are_kept_of_their_own(
     session: str, db: psycopg.Connection, ana: psycopg.Connection, connect: Connect
 ) -> None:
-    with_it = peek(connect("ana"), session)
+    without = peek(connect("ana"), session)
     db.execute(
-        """update model set options = options || '{"flash_attention": false}'
+        """update model set options = options || '{"flash_attention": true}'
            where kind = 'generator' and is_default"""
     )
     anew = chat(connect("ana"), session)
-    assert (with_it.cached_tokens > 100, anew.cached_tokens) == (True, 0)
-    assert anew.logprobs[0] == pytest.approx(with_it.logprobs[0], abs=0.1)
+    assert (without.cached_tokens > 100, anew.cached_tokens) == (True, 0)
+    assert anew.logprobs[0] == pytest.approx(without.logprobs[0], abs=0.1)
     elsewhere = peek(connect("ana"), session)
     assert elsewhere.cached_tokens > 100
     assert elsewhere == peek(unloaded(ana), session)

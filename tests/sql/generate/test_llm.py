@@ -1,11 +1,28 @@
 """Generate, stream, embed and count with the real models."""
 
 import itertools
+import random
 import re
 
 import psycopg
 import pytest
 from support import GENERATOR, SCRIPTED_GENERATOR, fails, one
+
+WORDS = (
+    " river",
+    " house",
+    " tree",
+    " dog",
+    " blue",
+    " walk",
+    " sing",
+    " cold",
+    " old",
+    " new",
+    " big",
+    " stone",
+)
+"""Each is one token."""
 
 
 def test_a_question_is_answered(ana: psycopg.Connection) -> None:
@@ -52,14 +69,30 @@ def test_a_seed_gives_the_same_text_again(brief: str, ana: psycopg.Connection) -
     assert {one(ana, sql, seed) for seed in (2, 3, 4)} != {first}
 
 
-def test_a_known_prefix_is_not_evaluated_again(brief: str, ana: psycopg.Connection) -> None:
-    sql = (
-        "select cached_tokens, prompt_tokens, text from llm_generate_detail('What is the capital of Spain?')"
-    )
-    cold, warm = (ana.execute(sql).fetchone() or () for _ in range(2))
-    assert cold[0] == 0
-    assert warm[0] == warm[1] - 1
-    assert warm[2] == cold[2]
+@pytest.mark.parametrize("tokens", [60, 128, 129, 257])
+def test_a_prompt_asked_again_is_not_evaluated_again_and_gets_the_same_logits(
+    brief: str, ana: psycopg.Connection, tokens: int
+) -> None:
+    """llama.cpp rounds a token that is evaluated alone in another way, as the rest of 129 tokens would be."""
+    sql = """select prompt_tokens, cached_tokens, text, signals
+             from llm_generate_detail('Say' || %s, max_tokens => 4)"""
+    others, *_ = ana.execute(sql, ("",)).fetchone() or ()
+    for seed in range(8):  # of the prompts of 129 tokens three would differ
+        words = random.Random(seed).choices(WORDS, k=tokens - others)
+        ana.execute("select model_unload()")
+        cold, warm = (ana.execute(sql, ("".join(words),)).fetchone() or () for _ in range(2))
+        assert cold[:2] == (tokens, 0)
+        assert warm == (tokens, tokens - 2, *cold[2:])
+
+
+def test_a_longer_prompt_goes_on_from_the_beginning_it_shares(brief: str, ana: psycopg.Connection) -> None:
+    sql = "select text, signals from llm_generate_detail(%s, max_tokens => 4)"
+    beginning = "Say" + " why" * 140
+    alone = ana.execute(sql, (f"{beginning} or how?",)).fetchone()
+    ana.execute("select model_unload()")
+    for prompt in (f"{beginning} and when?", "Hi", f"{beginning} or what?"):
+        ana.execute(sql, (prompt,))
+    assert ana.execute(sql, (f"{beginning} or how?",)).fetchone() == alone
 
 
 def test_two_streams_of_one_connection_do_not_mix(brief: str, ana: psycopg.Connection) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import GENERATOR, fails
+from support import fails
 from support.models import model_files
 
 TEXT = (
@@ -20,6 +20,16 @@ PROMPTS = (
 
 
 @pytest.fixture
+def plain(admin: psycopg.Connection, db: psycopg.Connection) -> str:
+    """The default generator with flash attention, as lookup has it."""
+    admin.execute(
+        "select model_register('plain', 'generator', 'llama_cpp', %s, %s)",
+        (model_files(db)["generator"], Jsonb({"flash_attention": True, "dry_multiplier": 0.8})),
+    )
+    return "plain"
+
+
+@pytest.fixture
 def looking(admin: psycopg.Connection, db: psycopg.Connection) -> str:
     """The default generator under another name, with prompt lookup."""
     admin.execute(
@@ -29,16 +39,18 @@ def looking(admin: psycopg.Connection, db: psycopg.Connection) -> str:
     return "looking"
 
 
-def test_answers_and_their_signals_are_the_same_to_the_bit(ana: psycopg.Connection, looking: str) -> None:
+def test_answers_and_their_signals_are_the_same_to_the_bit(
+    ana: psycopg.Connection, plain: str, looking: str
+) -> None:
     def told(model: str, prompt: str) -> tuple[object, ...]:
         sql = """select text, completion_tokens, finish_reason, signals
                  from llm_generate_detail(%s, %s, max_tokens => 60)"""
         return ana.execute(sql, (prompt, model)).fetchone() or ()
 
     for prompt in PROMPTS:
-        assert told(looking, prompt) == told(GENERATOR, prompt)
+        assert told(looking, prompt) == told(plain, prompt)
     schema = Jsonb({"type": "object", "properties": {"river": {"type": "string", "maxLength": 20}}})
-    for model in (GENERATOR, looking):
+    for model in (plain, looking):
         ana.execute("select llm_extract(%s, %s, model => %s)", (TEXT, schema, model))
     assert ana.execute(
         "select count(distinct token_logprobs) * 2 = count(*) and count(*) = 8 from generation"
@@ -90,4 +102,15 @@ def test_an_option_that_cannot_be_is_refused(db: psycopg.Connection, value: obje
         db.execute(
             "select model_register('m', 'generator', 'llama_cpp', %s, %s)",
             (model_files(db)["generator"], Jsonb({"prompt_lookup": value})),
+        )
+
+
+def test_guesses_without_flash_attention_are_refused(
+    admin: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    options = {"prompt_lookup": 15, "flash_attention": False}
+    with fails("22023", hint="Leave flash_attention out"):
+        admin.execute(
+            "select model_register('m', 'generator', 'llama_cpp', %s, %s)",
+            (model_files(db)["generator"], Jsonb(options)),
         )

@@ -147,20 +147,27 @@ def _open(spec: ModelSpec, weights: Weights) -> Model:
         return LlamaEmbedder(weights, context_length, threads)
     from mindful.models.providers.llama.generator import LlamaGenerator
 
+    lookup = _lookup(spec.options)
     return LlamaGenerator(
         weights,
         context_length,
         threads,
-        lookup=_lookup(spec.options),
+        lookup=lookup,
         template=spec.options.get("template"),
         stop=spec.options.get("stop", ()),
         dry=_dry(spec.options),
-        flash=flag(spec.options, "flash_attention", default=True),
+        flash=flag(spec.options, "flash_attention", default=lookup > 0),
     )
 
 
 def _lookup(options: Mapping[str, Any]) -> int:
-    return integer(options, "prompt_lookup", 0, 0, _LONGEST_GUESS)
+    guessed = integer(options, "prompt_lookup", 0, 0, _LONGEST_GUESS)
+    if guessed and not flag(options, "flash_attention", default=True):
+        raise InvalidParameterError(
+            f"option prompt_lookup is {guessed} and flash_attention false",
+            "Leave flash_attention out: guesses need it, so that tokens evaluated together get their logits of alone.",
+        )
+    return guessed
 
 
 def _dry(options: Mapping[str, Any]) -> float:

@@ -24,11 +24,9 @@ from mindful.models.providers.packing import common_prefix
 _BATCH = 512
 _SCORED = 128
 """Tokens at once without flash attention, which keeps a score for each pair of tokens."""
-_TILE = 64
-"""From this many tokens on llama.cpp's attention computes in tiles, in 0.4 of the time a token."""
-_TILED = 0.4
-_ATTENTION = 6.4
-"""Time of an operation of attention without tiles, in operations of a matrix."""
+_NEWEST = 2
+"""Tokens of a prompt that are evaluated in any case without flash attention. llama.cpp rounds a token that is
+evaluated alone in another way, so that a prompt asked again would get other logits."""
 _SLOW_TOKEN_S = 0.05
 _TOKENIZED = 64
 """Texts tokenized between two checks for interrupts."""
@@ -48,7 +46,7 @@ class LlamaGenerator:
         template: str | None = None,
         stop: Sequence[str] = (),
         dry: float = 0.0,
-        flash: bool = True,
+        flash: bool = False,
     ) -> None:
         """Create the context.
 
@@ -66,8 +64,8 @@ class LlamaGenerator:
         """A small context that keeps the prompt of the last single answer."""
         params = llama.llama_context_default_params()
         params.n_ctx = context_length
-        params.n_batch = min(_BATCH, context_length)
-        params.n_ubatch = min(_BATCH if flash else _SCORED, context_length)
+        self._batch = min(_BATCH if flash else _SCORED, context_length)
+        params.n_batch = params.n_ubatch = self._batch
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = (
             llama.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash else llama.LLAMA_FLASH_ATTN_TYPE_DISABLED
@@ -89,9 +87,8 @@ class LlamaGenerator:
         self.state_format = kv.format_of(weights, context_length, flash)
         # Lookup needs a cache from which single tokens can be removed.
         self._lookup = lookup if self.state_format is not None else 0
+        self._newest = 1 if flash else _NEWEST
         self._dry = Dry(weights, dry, context_length) if dry else None
-        tiled = flash and self.state_format is not None
-        self._attention = _ATTENTION * weights.attention if tiled else 0.0
 
     @property
     def template(self) -> str:
@@ -274,20 +271,12 @@ class LlamaGenerator:
             )
         # The last token is always evaluated, because its logits give the next token.
         known = reuse and tenant == self._cached_for
-        shared = common_prefix(self._cached, tokens[:-1]) if known else 0
-        self._keep(self._worthwhile(shared, len(tokens)))
+        shared = common_prefix(self._cached, tokens[: -self._newest]) if known else 0
+        self._keep(shared)
         self._cached_for = tenant
         shared = len(self._cached)
         self._append(tokens[shared:], interrupts)
         return shared
-
-    def _worthwhile(self, shared: int, tokens: int) -> int:
-        """Return how many shared tokens to keep: not all where a tile takes less time than the new tokens alone."""
-        if tokens - shared >= _TILE or tokens < _TILE:
-            return shared
-        attention = self._attention * tokens
-        alone, tile = (tokens - shared) * (1 + attention), _TILE * (1 + attention * _TILED)
-        return tokens - _TILE if tile < alone else shared
 
     def _advance(self, context: Sequence[int], lookup: Lookup, interrupts: Interrupts) -> int:
         """Evaluate the newest token, unless it was guessed, and return the batch entry with its logits."""
@@ -301,8 +290,11 @@ class LlamaGenerator:
         return 0 if guessed else -1
 
     def _append(self, tokens: Sequence[int], interrupts: Interrupts, every_logit: bool = False) -> None:
-        for start in range(0, len(tokens), _BATCH):
-            part = tokens[start : start + _BATCH]
+        left = list(tokens)
+        while left:
+            # No single token is left over.
+            size = self._batch - (len(left) == self._batch + 1)
+            part, left = left[:size], left[size:]
             interrupts.check()
             self._decode(part, interrupts, every_logit)
             self._cached.extend(part)

@@ -114,12 +114,6 @@ class Weights:
         """Return the tokens of a text without checks for interrupts, for other threads than the main one."""
         return self._tokenize(text)
 
-    @functools.cached_property
-    def attention(self) -> float:
-        """The operations of attention over one token of the context, as a share of those of all matrices."""
-        width = llama.llama_model_n_embd(self.model) * llama.llama_model_n_layer(self.model)
-        return float(2 * width / llama.llama_model_n_params(self.model))
-
     @property
     def around(self) -> int:
         """The number of tokens that the model needs around a text."""
