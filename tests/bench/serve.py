@@ -145,7 +145,7 @@ async def main() -> None:
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--connections", type=int, default=4)
-    parser.add_argument("--talks", type=int, default=3, help="conversations that are resent turn by turn")
+    parser.add_argument("--talks", type=int, default=9, help="conversations that are resent turn by turn")
     options = parser.parse_args()
     dsn = ordinary(os.environ["MINDFUL_DSN"])
     async with service(dsn, options.connections) as (client, process):

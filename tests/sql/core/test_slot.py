@@ -5,6 +5,7 @@ import threading
 import time
 from pathlib import Path
 from random import Random
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -125,28 +126,30 @@ MANY = (
     "select count(*) from unnest("
     "llm_classify_many(array(select 'Text ' || n from generate_series(1, 150) n), '{good,bad}'))"
 )
+LONG = "select llm_generate(repeat('why ', 1800), max_tokens => 1)"
 
 
-def test_a_batch_takes_the_slots_that_are_free_and_gives_them_to_who_comes(
-    admin: psycopg.Connection, connect: Connect, db: psycopg.Connection
+@pytest.mark.parametrize("call", [MANY, LONG], ids=["batch", "long prompt"])
+def test_the_slots_that_are_free_are_taken_and_given_to_who_comes(
+    admin: psycopg.Connection, connect: Connect, db: psycopg.Connection, call: LiteralString
 ) -> None:
     admin.execute("select setting_set('model_slots', '3', 'global')")
-    batch, other = connect("ana"), connect("bob")
-    for connection in (batch, other):
+    busy, other = connect("ana"), connect("bob")
+    for connection in (busy, other):
         connection.execute("select llm_generate('Hi', max_tokens => 1)")
     seen: set[int] = set()
-    thread = threading.Thread(target=batch.execute, args=(MANY,))
+    thread = threading.Thread(target=busy.execute, args=(call,))
     thread.start()
     while max(seen, default=0) < 3 and thread.is_alive():
         seen.add(taken(db))
     assert max(seen) == 3
     other.execute("select llm_generate('Hi again', max_tokens => 1)")
-    assert thread.is_alive(), "who came had to wait for the batch's end"
+    assert thread.is_alive(), "who came had to wait for the end"
     thread.join()
     assert taken(db) == 0
 
 
-def test_a_batch_is_the_same_on_any_number_of_slots(
+def test_results_are_the_same_on_any_number_of_slots(
     admin: psycopg.Connection, ana: psycopg.Connection
 ) -> None:
     found = []
@@ -156,8 +159,10 @@ def test_a_batch_is_the_same_on_any_number_of_slots(
         answers = (
             "llm_generate_many(array(select 'Count to ' || n from generate_series(1, 5) n), max_tokens => 12)"
         )
+        ana.execute("select model_unload()")
+        long = "(select signals from llm_generate_detail(repeat('why ', 150), max_tokens => 4))"
         found.append(
-            ana.execute(f"select (select array_agg(l) from unnest({labels}) l), {answers}").fetchone()
+            ana.execute(f"select (select array_agg(l) from unnest({labels}) l), {answers}, {long}").fetchone()
         )
     assert found[0] == found[1] == found[2]
 

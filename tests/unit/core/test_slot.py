@@ -177,6 +177,41 @@ def test_a_wide_turn_gives_what_it_can_spare_to_who_waits(
         assert turn.threads == 2
 
 
+def test_a_turn_is_wide_as_long_as_it_is_asked_to_be(
+    db: FakeDatabase, start: Callable[[], Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mindful.core.slot._WIDE_SLICE_S", 0)
+    other = start()
+    with Turn(db) as turn:
+        assert turn.threads == 1
+        with turn.wide():
+            assert turn.threads == 2
+            place = other("join")
+            turn.check()
+            assert turn.threads == 1
+            other("free", place)
+            turn.check()
+            assert turn.threads == 2
+        assert turn.threads == 1
+        with pytest.raises(ZeroDivisionError), turn.wide():
+            raise ZeroDivisionError
+        turn.check()
+        assert turn.threads == 1
+        assert other("free_slot", 2) == 2
+    other("free", 2)
+    with Turn(db, wide=True) as turn:
+        with turn.wide():
+            assert turn.threads == 2
+        assert turn.threads == 2
+
+
+def test_a_turn_of_a_served_model_takes_no_slot_to_be_wide(
+    db: FakeDatabase, start: Callable[[], Process]
+) -> None:
+    with Turn(db, served=True) as turn, turn.wide():
+        assert start()("free_slot", 2) == 1
+
+
 def test_an_error_within_a_turn_gives_its_slots_back(db: FakeDatabase, start: Callable[[], Process]) -> None:
     with pytest.raises(ZeroDivisionError), Turn(db, wide=True):
         raise ZeroDivisionError

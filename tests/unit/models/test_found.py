@@ -10,7 +10,9 @@ import pytest
 from mindful.core.errors import EngineAnswerError, InvalidParameterError
 from mindful.models.providers.openai import _found
 from mindful.models.providers.openai.standby import _same_embedder, _same_generator
+from unit.fakes import FakeDatabase
 
+HOST = FakeDatabase()
 WHOLE = 1 << 20
 
 
@@ -128,13 +130,13 @@ class Model:
 def test_a_served_generator_is_the_files_if_it_expects_the_same(
     ours: list[float], theirs: list[float], same: bool
 ) -> None:
-    compared = cast(Any, Model(ours)), cast(Any, Model(theirs)), cast(Any, None)
+    compared = cast(Any, Model(ours)), cast(Any, Model(theirs)), HOST
     assert _same_generator(*compared) is same
 
 
 def test_a_server_with_another_template_is_another_model() -> None:
     logprobs = [-1.0, -2.0]
-    compared = cast(Any, Model(logprobs)), cast(Any, Model(logprobs, shift=1)), cast(Any, None)
+    compared = cast(Any, Model(logprobs)), cast(Any, Model(logprobs, shift=1)), HOST
     assert not _same_generator(*compared)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -33,6 +34,22 @@ class Workers(Interrupts, Protocol):
     @property
     def threads(self) -> int:
         """Return the number of threads that may compute now."""
+
+    def wide(self) -> AbstractContextManager[object]:
+        """Use the threads that are free until the context ends, for work that several threads share well."""
+
+
+class Single:
+    """Workers of a call without a turn: one thread."""
+
+    threads = 1
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self.check, self.pending = interrupts.check, interrupts.pending
+
+    def wide(self) -> AbstractContextManager[object]:
+        """Stay one."""
+        return nullcontext()
 
 
 class Database(Interrupts, Protocol):
@@ -195,7 +212,7 @@ class Generator(Protocol):
         """Return the tokens of a plain text without control tokens. `opens` adds the tokens that begin a prompt."""
 
     def stream(
-        self, tokens: Sequence[int], sampling: Sampling, completion: Completion, interrupts: Interrupts
+        self, tokens: Sequence[int], sampling: Sampling, completion: Completion, workers: Workers
     ) -> Iterator[str]:
         """Generate the continuation of the tokens. Yield whole characters, and no part of a stop string."""
 
@@ -219,7 +236,7 @@ class Generator(Protocol):
         """
 
     def next_logprobs(
-        self, tokens: Sequence[int], candidates: Sequence[str], interrupts: Interrupts
+        self, tokens: Sequence[int], candidates: Sequence[str], workers: Workers
     ) -> list[float]:
         """Return the log-probability of the first token of each candidate as the next token.
 

@@ -13,6 +13,7 @@ import os
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from mindful.core.entry import sql_function
@@ -38,7 +39,7 @@ class Turn:
     """A context manager that holds a slot while a backend computes. It can be entered repeatedly.
 
     A model gets it as its Interrupts and calls `check` often. If another backend waits, a long turn releases its slot
-    and queues again. A wide turn, for batches, takes free slots too and uses a thread for each.
+    and queues again. A wide turn, for batches and long prompts, takes free slots too and uses a thread for each.
     """
 
     def __init__(self, db: Database, *, wide: bool = False, served: bool = False) -> None:
@@ -87,6 +88,20 @@ class Turn:
     def threads(self) -> int:
         """Return the number of threads that may compute now."""
         return max(len(self._slots), 1)
+
+    @contextmanager
+    def wide(self) -> Iterator[None]:
+        """Take the free slots too, until the context ends."""
+        narrow = not self._wide and bool(self._slots)
+        if narrow:
+            self._wide = True
+            self._widen()
+        try:
+            yield
+        finally:
+            if narrow:
+                self._wide = False
+                self._release(keep=1)
 
     def _share(self) -> None:
         """Release the extra slots for the queue, or the only slot, and queue again."""

@@ -117,13 +117,13 @@ class StandbyGenerator(_Standby[Generator]):
         return self._ask(lambda model: model.tokenize(text, opens))
 
     def stream(
-        self, tokens: Sequence[int], sampling: Sampling, completion: Completion, interrupts: Interrupts
+        self, tokens: Sequence[int], sampling: Sampling, completion: Completion, workers: Workers
     ) -> Iterator[str]:
         """Continue the tokens. Error 08006: the server failed after a part of the answer was shown."""
         begun = False
         while True:
             try:
-                for piece in self._model.stream(tokens, sampling, completion, interrupts):
+                for piece in self._model.stream(tokens, sampling, completion, workers):
                     begun = True
                     yield piece
             except EngineError:
@@ -131,20 +131,20 @@ class StandbyGenerator(_Standby[Generator]):
                     raise
             else:
                 return
-            self._fall_back(interrupts, [completion])
+            self._fall_back(workers, [completion])
 
     def whole(
         self,
         tokens: Sequence[int],
         sampling: Sampling,
         completion: Completion,
-        interrupts: Interrupts,
+        workers: Workers,
         watched: Callable[[Iterator[str]], Iterator[str]] = iter,
     ) -> str:
         """Return the whole continuation of the tokens. Nothing of it was shown before, so it may begin again."""
         return self._ask(
-            lambda model: _joined(model, tokens, sampling, completion, interrupts, watched),
-            interrupts,
+            lambda model: _joined(model, tokens, sampling, completion, workers, watched),
+            workers,
             [completion],
         )
 
@@ -167,10 +167,10 @@ class StandbyGenerator(_Standby[Generator]):
         return self._ask(lambda model: model.score(prompts, candidates, end, workers), workers)
 
     def next_logprobs(
-        self, tokens: Sequence[int], candidates: Sequence[str], interrupts: Interrupts
+        self, tokens: Sequence[int], candidates: Sequence[str], workers: Workers
     ) -> list[float]:
         """Return the log-probability of the first token of each candidate as the next token."""
-        return self._ask(lambda model: model.next_logprobs(tokens, candidates, interrupts), interrupts)
+        return self._ask(lambda model: model.next_logprobs(tokens, candidates, workers), workers)
 
     def next_logprobs_many(
         self, prompts: Sequence[Sequence[int]], candidates: Sequence[str], workers: Workers
@@ -190,13 +190,13 @@ def whole(
     tokens: Sequence[int],
     sampling: Sampling,
     completion: Completion,
-    interrupts: Interrupts,
+    workers: Workers,
     watched: Callable[[Iterator[str]], Iterator[str]] = iter,
 ) -> str:
     """Return the whole continuation of the tokens, which is shown to no one before its end."""
     if isinstance(generator, StandbyGenerator):
-        return generator.whole(tokens, sampling, completion, interrupts, watched)
-    return _joined(generator, tokens, sampling, completion, interrupts, watched)
+        return generator.whole(tokens, sampling, completion, workers, watched)
+    return _joined(generator, tokens, sampling, completion, workers, watched)
 
 
 def _joined(
@@ -204,8 +204,8 @@ def _joined(
     tokens: Sequence[int],
     sampling: Sampling,
     completion: Completion,
-    interrupts: Interrupts,
+    workers: Workers,
     watched: Callable[[Iterator[str]], Iterator[str]],
 ) -> str:
     hidden = sampling._replace(shown=False)
-    return "".join(watched(generator.stream(tokens, hidden, completion, interrupts)))
+    return "".join(watched(generator.stream(tokens, hidden, completion, workers)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from mindful.core.ports import Completion, Generator, Interrupts, Message, Sampling
+from mindful.core.ports import Completion, Generator, Interrupts, Message, Sampling, Single
 
 _PROMPTS = (
     "What color is snow? Answer with one word.",
@@ -85,7 +85,7 @@ def answers(generator: Generator, interrupts: Interrupts) -> Iterator[tuple[str,
     for prompt in _PROMPTS:
         completion = Completion()
         tokens = generator.encode([Message("user", prompt)])
-        made = generator.stream(tokens, Sampling(_LONGEST), completion, interrupts)
+        made = generator.stream(tokens, Sampling(_LONGEST), completion, Single(interrupts))
         yield "".join(made), completion.finish_reason == "stop"
 
 

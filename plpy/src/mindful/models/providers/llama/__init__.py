@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from mindful.core.errors import CorruptedModelError, InvalidParameterError
-from mindful.core.ports import Generator, Interrupts, Message, Model, ModelFacts, ModelSpec
+from mindful.core.ports import Generator, Interrupts, Message, Model, ModelFacts, ModelSpec, Single
 from mindful.models.providers.llama.adapter import Adapter, check_file
 from mindful.models.providers.llama.library import llama
 from mindful.models.providers.llama.probe import probe
@@ -117,7 +117,7 @@ def inspect_adapter(
     generator = cast(Generator, load(spec, interrupts))
     try:
         tokens = generator.encode([Message("user", "Hi")])
-        if not math.isfinite(*generator.next_logprobs(tokens, ["Hi"], interrupts)):
+        if not math.isfinite(*generator.next_logprobs(tokens, ["Hi"], Single(interrupts))):
             raise CorruptedModelError(
                 f'with the adapter file "{source}" the model computes infinite or undefined numbers',
                 "Train the adapter again.",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from mindful.core.errors import ContextLengthError, CorruptedModelError, NotReadyError
-from mindful.core.ports import Completion, Interrupts, Message, Sampling, Workers
+from mindful.core.ports import Completion, Message, Sampling, Workers
 from mindful.core.text import TextStream
 from mindful.models.providers.llama import state as kv
 from mindful.models.providers.llama.arrays import np
@@ -27,6 +28,8 @@ _SCORED = 128
 _NEWEST = 2
 """Tokens of a prompt that are evaluated in any case without flash attention. llama.cpp rounds a token that is
 evaluated alone in another way, so that a prompt asked again would get other logits."""
+_WIDE = 16
+"""From this many tokens on several threads are faster than one."""
 _SLOW_TOKEN_S = 0.05
 _TOKENIZED = 64
 """Texts tokenized between two checks for interrupts."""
@@ -131,23 +134,23 @@ class LlamaGenerator:
         return [*(self._weights.before if opens else ()), *self._weights.tokenize(text)]
 
     def stream(
-        self, tokens: Sequence[int], sampling: Sampling, completion: Completion, interrupts: Interrupts
+        self, tokens: Sequence[int], sampling: Sampling, completion: Completion, workers: Workers
     ) -> Iterator[str]:
         """Generate the continuation of the tokens, and yield it piece by piece."""
         started, tenant, sampling = time.perf_counter(), self._tenant, self._completed(sampling)
         context, text, holder = list(tokens), TextStream(sampling.stop), object()
         completion.prompt_tokens = len(context)
         # A cache changes the shapes of batches and the last bits of logits, so calls with a seed do not use it.
-        completion.cached_tokens = self._evaluate(context, tenant, interrupts, reuse=sampling.seed is None)
+        completion.cached_tokens = self._evaluate(context, tenant, workers, reuse=sampling.seed is None)
         self._holder = holder
         lookup, at = Lookup(self._lookup if sampling.temperature == 0 else 0), -1
-        with Sampler(self._weights, sampling, interrupts, self._dry) as sampler:
+        with Sampler(self._weights, sampling, workers, self._dry) as sampler:
             for made in range(min(sampling.max_tokens, self.context_length - len(context))):
                 if self._holder is not holder:  # another call of this backend ran while ours was suspended
-                    self._evaluate(context, tenant, interrupts)
+                    self._evaluate(context, tenant, workers)
                     self._holder, at = holder, lookup.forget()
                 elif made:
-                    at = self._advance(context, lookup, interrupts)
+                    at = self._advance(context, lookup, workers)
                 logits = self._logits(at)
                 token = sampler.choose(self._context, at, logits)
                 likeliest = self._signals.read(logits, token, completion, sampling.alternatives or 0)
@@ -169,10 +172,10 @@ class LlamaGenerator:
             yield rest
 
     def next_logprobs(
-        self, tokens: Sequence[int], candidates: Sequence[str], interrupts: Interrupts
+        self, tokens: Sequence[int], candidates: Sequence[str], workers: Workers
     ) -> list[float]:
         """Return the log-probability of the first token of each candidate as the next token."""
-        self._evaluate(list(tokens), self._tenant, interrupts)
+        self._evaluate(list(tokens), self._tenant, workers)
         logits = self._logits().astype(np.float64)
         log_total = logits.max() + np.log(np.exp(logits - logits.max()).sum())
         return [float(logits[first] - log_total) for [first] in self._first_tokens(candidates)]
@@ -257,9 +260,7 @@ class LlamaGenerator:
     def _first_tokens(self, candidates: Sequence[str]) -> list[list[int]]:
         return [self._weights.tokenize(text, most=1) for text in candidates]
 
-    def _evaluate(
-        self, tokens: list[int], tenant: str | None, interrupts: Interrupts, reuse: bool = True
-    ) -> int:
+    def _evaluate(self, tokens: list[int], tenant: str | None, workers: Workers, reuse: bool = True) -> int:
         """Fill the cache with exactly these tokens, and return how many of them it had already.
 
         This takes the cache from suspended streams: they evaluate their tokens again, even if this call fails.
@@ -275,10 +276,11 @@ class LlamaGenerator:
         self._keep(shared)
         self._cached_for = tenant
         shared = len(self._cached)
-        self._append(tokens[shared:], interrupts)
+        with workers.wide() if len(tokens) - shared >= _WIDE else nullcontext():
+            self._append(tokens[shared:], workers)
         return shared
 
-    def _advance(self, context: Sequence[int], lookup: Lookup, interrupts: Interrupts) -> int:
+    def _advance(self, context: Sequence[int], lookup: Lookup, workers: Workers) -> int:
         """Evaluate the newest token, unless it was guessed, and return the batch entry with its logits."""
         confirmed = lookup.confirm(context[-1])
         if confirmed is not None:
@@ -286,35 +288,37 @@ class LlamaGenerator:
         if len(self._cached) >= len(context):
             self._keep(len(context) - 1)
         guessed = lookup.guess(context, self.context_length - len(context))
-        self._append([context[-1], *guessed], interrupts, every_logit=bool(guessed))
+        self._append([context[-1], *guessed], workers, every_logit=bool(guessed))
         return 0 if guessed else -1
 
-    def _append(self, tokens: Sequence[int], interrupts: Interrupts, every_logit: bool = False) -> None:
+    def _append(self, tokens: Sequence[int], workers: Workers, every_logit: bool = False) -> None:
         left = list(tokens)
         while left:
             # No single token is left over.
             size = self._batch - (len(left) == self._batch + 1)
             part, left = left[:size], left[size:]
-            interrupts.check()
-            self._decode(part, interrupts, every_logit)
+            workers.check()
+            self._decode(part, workers, every_logit)
             self._cached.extend(part)
 
-    def _decode(self, tokens: Sequence[int], interrupts: Interrupts, every_logit: bool) -> None:
+    def _decode(self, tokens: Sequence[int], workers: Workers, every_logit: bool) -> None:
         # The callback runs once per graph node: negligible for a batch, a few percent for a token of a small model.
         watched = len(tokens) > 1 or self._slow
-        callback = llama.ggml_abort_callback((lambda _data: interrupts.pending()) if watched else 0)
+        callback = llama.ggml_abort_callback((lambda _data: workers.pending()) if watched else 0)
         llama.llama_set_abort_callback(self._context, callback, None)
         array = (llama.llama_token * len(tokens))(*tokens)
         batch = llama.llama_batch_get_one(array, len(tokens))
         if every_logit:
             batch.logits = (ctypes.c_int8 * len(tokens))(*[1] * len(tokens))
+        # The first number is for a single token, in which threads would mostly wait for each other.
+        llama.llama_set_n_threads(self._context, self._threads, max(self._threads, workers.threads))
         started = time.perf_counter()
         status = llama.llama_decode(self._context, batch)
         if len(tokens) == 1:
             self._slow = time.perf_counter() - started > _SLOW_TOKEN_S
         if status != 0:
             self._keep(len(self._cached))
-            interrupts.check()
+            workers.check()
             reason = "it was aborted" if status == ABORTED else last_error()
             raise CorruptedModelError(f"llama.cpp failed to evaluate {len(tokens)} tokens: {reason}")
 

@@ -9,7 +9,7 @@ import sys
 from typing import cast
 
 from mindful.core.errors import CorruptedModelError, NotReadyError
-from mindful.core.ports import Embedder, Generator, Interrupts, Message, ModelSpec
+from mindful.core.ports import Embedder, Generator, Interrupts, Message, ModelSpec, Single
 
 _POLL_SECONDS = 0.05
 _TRIED = b"tried"
@@ -54,8 +54,6 @@ def probe(spec: ModelSpec, interrupts: Interrupts) -> None:
 class _Alone:
     """The interrupts of the child: none, because its parent ends it."""
 
-    threads = 1
-
     def check(self) -> None:
         """Continue."""
 
@@ -72,7 +70,7 @@ def _try(spec: ModelSpec) -> None:
         cast(Embedder, model).embed(["Hi"], _Alone())
     else:
         generator = cast(Generator, model)
-        generator.next_logprobs(generator.encode([Message("user", "Hi")]), ["Hi"], _Alone())
+        generator.next_logprobs(generator.encode([Message("user", "Hi")]), ["Hi"], Single(_Alone()))
 
 
 def main() -> None:

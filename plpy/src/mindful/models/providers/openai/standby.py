@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any, cast
 
 from mindful.core.errors import InvalidParameterError
-from mindful.core.ports import Embedder, Generator, Host, Message, ModelSpec
+from mindful.core.ports import Embedder, Generator, Host, Message, ModelSpec, Single
 from mindful.models import providers
 
 _TEXT = "Marta moved to Toronto in 2019, and caf\u00e9s there cost 5 dollars."
@@ -60,7 +60,6 @@ def _same_generator(embedded: Generator, served: Generator, host: Host) -> bool:
     if any(list(embedded.encode(one)) != list(served.encode(one)) for one in _CONVERSATIONS):
         return False
     tokens = embedded.encode(_CONVERSATIONS[0])
-    ours = embedded.next_logprobs(tokens, _CANDIDATES, host)
-    theirs = served.next_logprobs(tokens, _CANDIDATES, host)
+    ours, theirs = (model.next_logprobs(tokens, _CANDIDATES, Single(host)) for model in (embedded, served))
     # Those that are nearly impossible are rounded more.
     return all(abs(a - b) < _FARTHEST_NATS or max(a, b) < -10 for a, b in zip(ours, theirs, strict=True))
