@@ -9,8 +9,10 @@ from typing import LiteralString
 
 import psycopg
 import pytest
-from support import Connect, fails
+from psycopg.types.json import Jsonb
+from support import GENERATOR, Connect, fails
 from support.clock import Deadline, within
+from support.models import model_files
 from support.slots import free, hold, taken, waiting
 
 
@@ -150,8 +152,14 @@ def test_the_slots_that_are_free_are_taken_and_given_to_who_comes(
 
 
 def test_results_are_the_same_on_any_number_of_slots(
-    admin: psycopg.Connection, ana: psycopg.Connection
+    admin: psycopg.Connection, ana: psycopg.Connection, db: psycopg.Connection
 ) -> None:
+    admin.execute(
+        "select model_register('flash', 'generator', 'llama_cpp', %s, %s)",
+        (model_files(db)["generator"], Jsonb({"flash_attention": True})),
+    )
+    long = "llm_generate_detail(repeat('why ', 550), model, max_tokens => 4)"
+    single = f"(select array_agg(signals) from unnest('{{{GENERATOR},flash}}'::text[]) model, {long})"
     found = []
     for slots in ("1", "2", "3"):
         admin.execute("select setting_set('model_slots', %s, 'global')", (slots,))
@@ -160,9 +168,10 @@ def test_results_are_the_same_on_any_number_of_slots(
             "llm_generate_many(array(select 'Count to ' || n from generate_series(1, 5) n), max_tokens => 12)"
         )
         ana.execute("select model_unload()")
-        long = "(select signals from llm_generate_detail(repeat('why ', 150), max_tokens => 4))"
         found.append(
-            ana.execute(f"select (select array_agg(l) from unnest({labels}) l), {answers}, {long}").fetchone()
+            ana.execute(
+                f"select (select array_agg(l) from unnest({labels}) l), {answers}, {single}"
+            ).fetchone()
         )
     assert found[0] == found[1] == found[2]
 

@@ -86,13 +86,15 @@ def test_a_prompt_asked_again_is_not_evaluated_again_and_gets_the_same_logits(
 
 
 def test_a_longer_prompt_goes_on_from_the_beginning_it_shares(brief: str, ana: psycopg.Connection) -> None:
-    sql = "select text, signals from llm_generate_detail(%s, max_tokens => 4)"
+    sql = "select text, signals, cached_tokens from llm_generate_detail(%s, max_tokens => 4)"
     beginning = "Say" + " why" * 140
-    alone = ana.execute(sql, (f"{beginning} or how?",)).fetchone()
+    *alone, _ = ana.execute(sql, (f"{beginning} or how?",)).fetchone() or ()
     ana.execute("select model_unload()")
     for prompt in (f"{beginning} and when?", "Hi", f"{beginning} or what?"):
         ana.execute(sql, (prompt,))
-    assert ana.execute(sql, (f"{beginning} or how?",)).fetchone() == alone
+    *warm, cached = ana.execute(sql, (f"{beginning} or how?",)).fetchone() or ()
+    assert cached > 140
+    assert warm == alone
 
 
 def test_two_streams_of_one_connection_do_not_mix(brief: str, ana: psycopg.Connection) -> None:

@@ -109,7 +109,7 @@ def test_guesses_without_flash_attention_are_refused(
     admin: psycopg.Connection, db: psycopg.Connection
 ) -> None:
     options = {"prompt_lookup": 15, "flash_attention": False}
-    with fails("22023", hint="Leave flash_attention out"):
+    with fails("22023", hint="Leave flash_attention out of the model's options"):
         admin.execute(
             "select model_register('m', 'generator', 'llama_cpp', %s, %s)",
             (model_files(db)["generator"], Jsonb(options)),

@@ -162,6 +162,7 @@ def test_a_wide_turn_gives_what_it_can_spare_to_who_waits(
     db: FakeDatabase, start: Callable[[], Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mindful.core.slot._WIDE_SLICE_S", 0)
+    monkeypatch.setattr("mindful.core.slot._SLICE_S", 0)
     other = start()
     with Turn(db, wide=True) as turn:
         assert turn.threads == 2
@@ -181,6 +182,7 @@ def test_a_turn_is_wide_as_long_as_it_is_asked_to_be(
     db: FakeDatabase, start: Callable[[], Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mindful.core.slot._WIDE_SLICE_S", 0)
+    monkeypatch.setattr("mindful.core.slot._SLICE_S", 0)
     other = start()
     with Turn(db) as turn:
         assert turn.threads == 1
@@ -208,8 +210,24 @@ def test_a_turn_is_wide_as_long_as_it_is_asked_to_be(
 def test_a_turn_of_a_served_model_takes_no_slot_to_be_wide(
     db: FakeDatabase, start: Callable[[], Process]
 ) -> None:
-    with Turn(db, served=True) as turn, turn.wide():
-        assert start()("free_slot", 2) == 1
+    other = start()
+    with Turn(db, served=True) as turn:
+        with turn.wide():
+            assert other("free_slot", 2) == 1
+        other("free", 1)
+        turn.compute()
+        with turn.wide():
+            assert turn.threads == 2
+        assert turn.threads == 1
+
+
+def test_a_turn_that_cannot_widen_stays_narrow(db: FakeDatabase, start: Callable[[], Process]) -> None:
+    with Turn(db) as turn:
+        db.answers["mindful.setting_get($1)"] = lambda key: 1 // 0  # type: ignore[assignment, return-value]
+        with pytest.raises(ZeroDivisionError), turn.wide():
+            pass
+        assert turn.threads == 1
+        assert start()("free_slot", 2) == 2
 
 
 def test_an_error_within_a_turn_gives_its_slots_back(db: FakeDatabase, start: Callable[[], Process]) -> None:

@@ -23,7 +23,7 @@ from mindful.core.ports import Database
 _SLICE_S = 0.5
 """Seconds that a backend computes before it lets the first of the queue go first."""
 _WIDE_SLICE_S = 0.1
-"""The same for a batch, which may hold several slots."""
+"""The same where it holds several slots."""
 _LOOK_S = 0.25
 """Seconds between two checks of a waiting backend. A release wakes the first of the queue, but a killed process does
 not."""
@@ -77,7 +77,9 @@ class Turn:
     def check(self) -> None:
         """Raise if an interrupt is pending. Let others go first if this turn was long."""
         self._db.check()
-        if self._slots and time.monotonic() - self._since > (_WIDE_SLICE_S if self._wide else _SLICE_S):
+        if self._slots and time.monotonic() - self._since > (
+            _WIDE_SLICE_S if len(self._slots) > 1 else _SLICE_S
+        ):
             self._share()
 
     def pending(self) -> bool:
@@ -92,16 +94,16 @@ class Turn:
     @contextmanager
     def wide(self) -> Iterator[None]:
         """Take the free slots too, until the context ends."""
-        narrow = not self._wide and bool(self._slots)
-        if narrow:
-            self._wide = True
-            self._widen()
+        if self._wide or not self._slots:
+            yield
+            return
+        self._wide = True
         try:
+            self._widen()
             yield
         finally:
-            if narrow:
-                self._wide = False
-                self._release(keep=1)
+            self._wide = False
+            self._release(keep=1)
 
     def _share(self) -> None:
         """Release the extra slots for the queue, or the only slot, and queue again."""

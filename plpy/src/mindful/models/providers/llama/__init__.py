@@ -165,7 +165,7 @@ def _lookup(options: Mapping[str, Any]) -> int:
     if guessed and not flag(options, "flash_attention", default=True):
         raise InvalidParameterError(
             f"option prompt_lookup is {guessed} and flash_attention false",
-            "Leave flash_attention out: guesses need it, so that tokens evaluated together get their logits of alone.",
+            "Leave flash_attention out of the model's options, or set it to true.",
         )
     return guessed
 

@@ -22,9 +22,10 @@ from mindful.models.providers.llama.weights import Weights
 from mindful.models.providers.lookup import Lookup
 from mindful.models.providers.packing import common_prefix
 
-_BATCH = 512
-_SCORED = 128
-"""Tokens at once without flash attention, which keeps a score for each pair of tokens."""
+_BATCH = 128
+"""Tokens at once, between two checks for waiting backends."""
+_SLOW_BATCH = 32
+"""The same for large models, which else take seconds. Flash attention would round so few tokens in another way."""
 _NEWEST = 2
 """Tokens of a prompt that are evaluated in any case without flash attention. llama.cpp rounds a token that is
 evaluated alone in another way, so that a prompt asked again would get other logits."""
@@ -67,8 +68,7 @@ class LlamaGenerator:
         """A small context that keeps the prompt of the last single answer."""
         params = llama.llama_context_default_params()
         params.n_ctx = context_length
-        self._batch = min(_BATCH if flash else _SCORED, context_length)
-        params.n_batch = params.n_ubatch = self._batch
+        params.n_batch = params.n_ubatch = min(_BATCH, context_length)
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = (
             llama.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash else llama.LLAMA_FLASH_ATTN_TYPE_DISABLED
@@ -90,7 +90,7 @@ class LlamaGenerator:
         self.state_format = kv.format_of(weights, context_length, flash)
         # Lookup needs a cache from which single tokens can be removed.
         self._lookup = lookup if self.state_format is not None else 0
-        self._newest = 1 if flash else _NEWEST
+        self._flash = flash
         self._dry = Dry(weights, dry, context_length) if dry else None
 
     @property
@@ -272,7 +272,8 @@ class LlamaGenerator:
             )
         # The last token is always evaluated, because its logits give the next token.
         known = reuse and tenant == self._cached_for
-        shared = common_prefix(self._cached, tokens[: -self._newest]) if known else 0
+        newest = 1 if self._flash else _NEWEST
+        shared = common_prefix(self._cached, tokens[:-newest]) if known else 0
         self._keep(shared)
         self._cached_for = tenant
         shared = len(self._cached)
@@ -292,10 +293,9 @@ class LlamaGenerator:
         return 0 if guessed else -1
 
     def _append(self, tokens: Sequence[int], workers: Workers, every_logit: bool = False) -> None:
-        left = list(tokens)
+        left, most = list(tokens), _SLOW_BATCH if self._slow and not self._flash else _BATCH
         while left:
-            # No single token is left over.
-            size = self._batch - (len(left) == self._batch + 1)
+            size = most - (len(left) == most + 1)  # no single token is left over
             part, left = left[:size], left[size:]
             workers.check()
             self._decode(part, workers, every_logit)
