@@ -9,19 +9,8 @@ import pytest
 from support import GENERATOR, SCRIPTED_GENERATOR, fails, one
 
 WORDS = (
-    " river",
-    " house",
-    " tree",
-    " dog",
-    " blue",
-    " walk",
-    " sing",
-    " cold",
-    " old",
-    " new",
-    " big",
-    " stone",
-)
+    " river", " house", " tree", " dog", " blue", " walk", " sing", " cold", " old", " new", " big", " stone",
+)  # fmt: skip
 """Each is one token."""
 
 

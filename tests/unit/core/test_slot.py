@@ -65,6 +65,13 @@ def start(db: FakeDatabase) -> Iterator[Callable[[], Process]]:
 
 
 @pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns look for waiting processes at each check."""
+    monkeypatch.setattr("mindful.core.slot._WIDE_SLICE_S", 0)
+    monkeypatch.setattr("mindful.core.slot._SLICE_S", 0)
+
+
+@pytest.fixture
 def db() -> FakeDatabase:
     return FakeDatabase({})
 
@@ -159,10 +166,8 @@ def test_a_turn_that_waited_too_long_leaves_the_line(db: FakeDatabase, start: Ca
 
 
 def test_a_wide_turn_gives_what_it_can_spare_to_who_waits(
-    db: FakeDatabase, start: Callable[[], Process], monkeypatch: pytest.MonkeyPatch
+    db: FakeDatabase, start: Callable[[], Process], hasty: None
 ) -> None:
-    monkeypatch.setattr("mindful.core.slot._WIDE_SLICE_S", 0)
-    monkeypatch.setattr("mindful.core.slot._SLICE_S", 0)
     other = start()
     with Turn(db, wide=True) as turn:
         assert turn.threads == 2
@@ -179,10 +184,8 @@ def test_a_wide_turn_gives_what_it_can_spare_to_who_waits(
 
 
 def test_a_turn_is_wide_as_long_as_it_is_asked_to_be(
-    db: FakeDatabase, start: Callable[[], Process], monkeypatch: pytest.MonkeyPatch
+    db: FakeDatabase, start: Callable[[], Process], hasty: None
 ) -> None:
-    monkeypatch.setattr("mindful.core.slot._WIDE_SLICE_S", 0)
-    monkeypatch.setattr("mindful.core.slot._SLICE_S", 0)
     other = start()
     with Turn(db) as turn:
         assert turn.threads == 1
