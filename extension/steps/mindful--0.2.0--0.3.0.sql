@@ -336,6 +336,18 @@ comment on column model.options is
 -- include sql/memory/candidate.sql _mindful.recall_terms
 -- include sql/memory/candidate.sql _mindful.recall_lexical
 
+-- include sql/learning/consolidation.sql _mindful.evidence_lost
+-- include sql/learning/sample.sql _mindful.sample_memory_lost
+
+-- No plan of these is worth compiling.
+-- include sql/core/deletion.sql _mindful.deletion_run
+-- include sql/conversation/session.sql _mindful.session_turns
+-- include sql/memory/attach.sql _mindful.attachment_parts
+-- include sql/memory/evidence.sql _mindful.evidence_outdated
+-- include sql/memory/forget_check.sql _mindful.memory_holding
+-- include sql/memory/posting.sql _mindful.memory_index
+-- include sql/memory/quota.sql _mindful.quota_job
+
 -- comments
 
 -- Keep these last. They grant what all functions and tables above need: no grant has to be written for them.

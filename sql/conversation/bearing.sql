@@ -89,6 +89,7 @@ comment on function _mindful.similarity(halfvec, vector) is
 create function _mindful.stated_by_user(pattern text, most integer, session_id uuid) returns table (id bigint, content text, kind text, role text, created_at timestamptz)
 language sql stable parallel safe security invoker rows 50
 set enable_seqscan = off
+set jit = off
 set enable_bitmapscan = off
 set enable_sort = off
 begin atomic

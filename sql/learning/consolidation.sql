@@ -107,7 +107,8 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
-    if current_setting('mindful.pruning', true) = 'on' then
+    -- Each deleted memory deletes its quotes, mostly none.
+    if current_setting('mindful.pruning', true) = 'on' or not exists (select from old_rows) then
         return null;
     end if;
     delete from mindful.memory m

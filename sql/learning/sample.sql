@@ -79,7 +79,9 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 begin
-    delete from mindful.training_sample s using old_rows o where s.tenant = o.tenant and s.id = o.sample_id;
+    if exists (select from old_rows) then  -- Each deleted memory comes here, mostly with none.
+        delete from mindful.training_sample s using old_rows o where s.tenant = o.tenant and s.id = o.sample_id;
+    end if;
     return null;
 end
 $$;

@@ -123,6 +123,7 @@ language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     own_tenant text := _mindful.tenant();
@@ -210,6 +211,7 @@ set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set hnsw.ef_search = 100
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     own_tenant text := _mindful.tenant();

@@ -82,6 +82,7 @@ language plpgsql stable parallel safe security invoker rows 50
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 set random_page_cost = 0
 as $$
 declare
