@@ -339,6 +339,8 @@ comment on column model.options is
 -- include sql/learning/consolidation.sql _mindful.evidence_lost
 -- include sql/learning/sample.sql _mindful.sample_memory_lost
 
+-- include sql/learning/training.sql _mindful.training_running
+
 -- No plan of these is worth compiling.
 -- include sql/core/deletion.sql _mindful.deletion_run
 -- include sql/conversation/session.sql _mindful.session_turns

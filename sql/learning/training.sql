@@ -267,6 +267,17 @@ $$;
 comment on function _mindful.training_finish(bigint, text) is
 'Measures the base and the adapter of a training by training_evaluate, decides whether the adapter becomes the tenant''s default generator, and returns the verdict and the figures. Errors: 42704 (no such training or adapter of it), 55000 (the pairs have changed since the export; the adapter was withdrawn), 55P03 (no free slot), 57014 (cancelled).';
 
+create function _mindful.training_running(id bigint) returns boolean
+language sql stable parallel safe security invoker
+begin atomic
+    select exists (
+        select from mindful.training t
+        where t.tenant = (select _mindful.tenant()) and t.id = training_running.id and t.status = 'running'
+    );
+end;
+comment on function _mindful.training_running(bigint) is
+'Whether the tenant has such a training and it has neither been completed nor failed.';
+
 create function _mindful.training_fail(id bigint, error text) returns void
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp

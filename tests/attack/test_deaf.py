@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -14,12 +15,13 @@ import pytest
 from psycopg import sql
 from support import GENERATOR, SCRIPTED_GENERATOR, Cluster
 from support.calls import ARGUMENTS, INTERNAL, KINDS, LARGEST, SESSION, Function, Raw, functions, internals
-from support.clock import TRIES, LateError, within
+from support.clock import LateError, within
 from support.hostile import texts
 
 TIMEOUT_MS = 500
+PATIENT_MS = 20_000
+HEARD_MS = 200
 CANCELLED = "57014"
-ENDED_S = 0.7
 HUGE = "word " * 2_000_000
 """More than any argument admits but the content of a document."""
 MANY = 3000
@@ -37,19 +39,32 @@ LATE = (
 BROKEN = ("XX", "08", "38", "co")
 """Classes of errors that no argument may cause; a stream has no other for its own."""
 NO_FUNCTION = "42883"
+GENERATING = re.compile(r"(_mindful\.)?llm_|action_evaluate|calibrate|confidence_tune|gold_evaluate")
+"""Functions whose argument max_tokens is of their answers."""
+FEW_TOKENS = 4
+GUIDING = ("json_schema", "grammar", "max_tokens")
+"""Arguments that are read at every token."""
 NO_ENTRY = "every function that mindful_user may execute needs arguments here"
 
 TEXTS = ("text", "text[]", "jsonb")
 
 
-def ends(connection: psycopg.Connection, statement: sql.Composed, values: list[Any]) -> tuple[str, str]:
+def ends(
+    connection: psycopg.Connection,
+    statement: sql.Composed,
+    values: list[Any],
+    timeout_ms: int = TIMEOUT_MS,
+    ended_ms: int | None = None,
+) -> tuple[str, str]:
     """Run a statement and undo it; return its SQLSTATE, and how late it ended if it did so each time."""
     state = ""
     try:
-        for clock in within(ENDED_S):
+        for clock in within((ended_ms or timeout_ms + HEARD_MS) / 1000):
             try:
                 with connection.transaction(force_rollback=True):
-                    connection.execute("savepoint begun")
+                    connection.execute(
+                        "select set_config('statement_timeout', %s, true)", (f"{timeout_ms}ms",)
+                    )
                     clock.start()
                     clock.of(connection.info.backend_pid)
                     try:
@@ -66,8 +81,7 @@ def ends(connection: psycopg.Connection, statement: sql.Composed, values: list[A
 
 def values_of(kind: str, main: bool) -> Iterator[tuple[str, Any]]:
     """Yield hostile values of an argument's type; many where it is the text that the function is about."""
-    hostile = texts(LARGEST)
-    chosen = {name: hostile[name] for name in (KINDS if main else KINDS[:3])} | {"huge": HUGE}
+    chosen = {name: texts(LARGEST)[name] for name in (KINDS if main else KINDS[:3])} | {"huge": HUGE}
     for name, text in chosen.items():
         if kind == "text":
             yield name, text
@@ -85,17 +99,23 @@ def values_of(kind: str, main: bool) -> Iterator[tuple[str, Any]]:
         yield "members", {f"member {at}": {"type": "string"} for at in range(2000)}
         elements = [{"role": "user", "content": f"I love tea {at}", "key": str(at)} for at in range(MANY)]
         yield "many", elements
-        yield "element", [{"role": "user", "key": "a", "content": hostile["base64"]}]
+        yield "element", [{"role": "user", "key": "a", "content": texts(LARGEST)["base64"]}]
         yield "huge element", [{"role": "user", "key": "a", "content": HUGE}]
 
 
 def calls(function: Function, given: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield what a function is called with: as it is, and each argument that is a text as a hostile one."""
     yield "as it is", given
+    # What is read before the answer is the same with a short one, and a long answer ends by the time-out alone.
+    brief = (
+        {"max_tokens": FEW_TOKENS}
+        if "max_tokens" in function.arguments and GENERATING.match(function.name.removeprefix("mindful."))
+        else {}
+    )
     named = [name for name, kind in function.arguments.items() if kind in TEXTS]
     for at, name in enumerate(named):
         for kind, value in values_of(function.arguments[name], at == 0):
-            yield f"{name}: {kind}", {**given, name: value}
+            yield f"{name}: {kind}", {**given, **({} if name in GUIDING else brief), name: value}
 
 
 @pytest.fixture(scope="module")
@@ -110,11 +130,11 @@ def seeded(cluster: Cluster, template: str, roles: Mapping[str, str]) -> Iterato
                 """select setting_set('embedding_mode', '"async"'), setting_set('training_consent', 'true')"""
             )
             ana.execute("insert into session (session_id) values (%s)", (SESSION,))
+            made = texts(LARGEST - 12)
             for role in ("user", "assistant"):
                 for kind in KINDS:
                     ana.execute(
-                        "select message_insert(%s, %s, %s)",
-                        (SESSION, role, f"I love tea. {texts(LARGEST - 12)[kind]}"),
+                        "select message_insert(%s, %s, %s)", (SESSION, role, f"I love tea. {made[kind]}")
                     )
             ana.execute("select document_insert('Some text.', 'hostile')")
         yield name
@@ -122,10 +142,9 @@ def seeded(cluster: Cluster, template: str, roles: Mapping[str, str]) -> Iterato
 
 @pytest.fixture(scope="module")
 def patient(cluster: Cluster, seeded: str, roles: Mapping[str, str]) -> Iterator[psycopg.Connection]:
-    """Ana, whose models are loaded, and whose statements end in time."""
+    """Ana, whose models are loaded."""
     with cluster.connect(seeded, roles["ana"]) as connection:
         connection.execute("select llm_generate('Hi', max_tokens => 1), llm_embed('Hi')")
-        connection.execute("select set_config('statement_timeout', %s, false)", (f"{TIMEOUT_MS}ms",))
         yield connection
 
 
@@ -145,8 +164,7 @@ def test_a_function_hears_its_time_out_whatever_it_is_given(
     known = {**functions(patient), **internals(patient)}
     states, deaf = tried(patient, name, known[name], {**ARGUMENTS, **INTERNAL}[name])
     attempt.errors.setdefault("ana", set()).update(states)
-    # What only the extension is to call may have its limits in its callers.
-    assert [case for case in deaf if name in ARGUMENTS or not case.endswith("no limit")] == []
+    assert deaf == []
 
 
 def tried(
@@ -156,16 +174,16 @@ def tried(
     states, deaf = set(), []
     for case, chosen in calls(function, given):
         statement, values = function.statement(chosen)
-        limited = case.endswith("huge") and f"{name} {case}" not in LATE
-        for _ in range(TRIES):
+        # What only the extension is to call may have its limits in its callers.
+        if name in ARGUMENTS and case.endswith("huge") and f"{name} {case}" not in LATE:
+            # Refused before a time-out; not cancelled, as the clock alone leaves out what other processes take.
+            state, late = ends(patient, statement, values, PATIENT_MS, TIMEOUT_MS)
+            late = late or "no limit" * (state == CANCELLED)
+        else:
             state, late = ends(patient, statement, values)
-            if late or state != CANCELLED or not limited:
-                break
         states.add(state)
         if late:
             deaf.append(f"{case}: {late}, {state}")
-        elif limited and state == CANCELLED:
-            deaf.append(f"{case}: no limit")
         elif state == NO_FUNCTION or (state[:2] in BROKEN and "stream" not in name):
             deaf.append(f"{case}: {state}")
     return states, deaf
@@ -199,11 +217,10 @@ def trained(cluster: Cluster, seeded: str, roles: Mapping[str, str]) -> dict[str
 
 def gold_arrays() -> Iterator[tuple[str, str]]:
     """Yield arrays of questions and answers that are large in one way each."""
-    hostile = texts(LARGEST)
     for kind in KINDS:
-        yield f"question {kind}", json.dumps([{"question": hostile[kind], "answers": ["a"]}])
-        yield f"answer {kind}", json.dumps([{"question": "Why?", "answers": [hostile[kind]]}])
-        known = {"question": "Why?", "answers": ["a"], "memories": [hostile[kind]]}
+        yield f"question {kind}", json.dumps([{"question": texts(LARGEST)[kind], "answers": ["a"]}])
+        yield f"answer {kind}", json.dumps([{"question": "Why?", "answers": [texts(LARGEST)[kind]]}])
+        known = {"question": "Why?", "answers": ["a"], "memories": [texts(LARGEST)[kind]]}
         yield f"memory {kind}", json.dumps([known])
     yield "answers", json.dumps([{"question": "Why?", "answers": [f"a {at}" for at in range(20 * MANY)]}])
     yield "memories", json.dumps([{"question": "Why?", "answers": ["a"], "memories": ["tea"] * MANY}])
@@ -218,8 +235,9 @@ def prepared(trained: Mapping[str, int], messages: list[int]) -> Iterator[tuple[
     run, training = trained["run"], trained["training"]
     for case, gold in gold_arrays():
         for model in (GENERATOR, SCRIPTED_GENERATOR):
-            yield f"gold {case} {model}", "gold_evaluate(%s, %s)", [gold, model]
-        yield f"gold {case} tier 3", "gold_evaluate(%s, %s, signal_tier => 3)", [gold, GENERATOR]
+            yield f"gold {case} {model}", "gold_evaluate(%s, %s, max_tokens => %s)", [gold, model, FEW_TOKENS]
+        tier = "gold_evaluate(%s, %s, max_tokens => %s, signal_tier => 3)"
+        yield f"gold {case} tier 3", tier, [gold, GENERATOR, FEW_TOKENS]
     for message in messages:
         for model in (GENERATOR, SCRIPTED_GENERATOR):
             yield f"review {message} {model}", "self_review(%s, %s)", [message, model]
@@ -265,21 +283,20 @@ WORK: Mapping[str, LiteralString] = {
 
 @pytest.mark.parametrize("work", WORK)
 def test_other_databases_can_be_dropped_while_a_hostile_text_is_read(
-    cluster: Cluster, seeded: str, roles: Mapping[str, str], attempt: Any, work: str
+    cluster: Cluster, patient: psycopg.Connection, attempt: Any, work: str
 ) -> None:
     """Stops all commands of the server that wait for every backend, by a text that takes long to read."""
     attempt.roles.add("ana")
-    with cluster.connect() as db, cluster.connect(seeded, roles["ana"]) as ana:
-        ana.execute("select llm_embed('Hi'), llm_generate('Hi', max_tokens => 1)")
+    with cluster.connect() as db:
         for clock in within(1):
             other = cluster.create_database()
-            busy = threading.Thread(target=undone, args=(ana, WORK[work]))
+            busy = threading.Thread(target=undone, args=(patient, WORK[work]))
             busy.start()
             time.sleep(0.2)
             clock.start()
             cluster.drop_database(other)
             clock.stop()
-            db.execute("select pg_cancel_backend(%s)", (ana.info.backend_pid,))
+            db.execute("select pg_cancel_backend(%s)", (patient.info.backend_pid,))
             busy.join()
 
 
@@ -295,7 +312,6 @@ def test_hostile_texts_are_read_once_and_hold_up_nobody(patient: psycopg.Connect
     attempt.roles.add("ana")
     for _ in within(60, tries=2):
         with patient.transaction(force_rollback=True):
-            patient.execute("set local statement_timeout = 0")
             patient.execute("select memory_consolidate()")
             row = patient.execute("select count(*) from _mindful.consolidation_pending(null)").fetchone()
         assert row == (0,)

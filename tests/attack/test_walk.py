@@ -124,7 +124,11 @@ def test_every_function(
     """Calls every function with the identifiers of another tenant's rows, and looks for its words."""
     admin.execute("select model_default_set(%s)", (SCRIPTED_GENERATOR,))
     bob = connect("bob")
-    telling = {name for name, _, answer in answers(ana, told) if WORD in answer}
+    telling = set()
+    for name, _, answer in answers(ana, told):
+        telling |= {name} if WORD in answer else set()
+        if len(telling) > 10:
+            break
     assert len(telling) > 10
     assert [(name, given) for name, given, answer in answers(bob, told) if WORD in answer] == []
 
@@ -136,15 +140,15 @@ def test_every_catalog(told: Mapping[str, list[Any]], connect: Connect, db: psyc
         assert _telling(connect(role)) == []
     # The test would notice.
     db.execute(f"comment on table mindful.memory is '{WORD}'")
-    assert "pg_description" in _telling(connect("stranger"))
+    assert _telling(connect("stranger"), "pg_description") == ["pg_description"]
 
 
-def _telling(attacker: psycopg.Connection) -> list[str]:
+def _telling(attacker: psycopg.Connection, *alone: str) -> list[str]:
     catalogs = ["pg_catalog", "information_schema", "public"]
     relations = [relation for relation, _ in attacker.execute(READABLE, (catalogs,)).fetchall()]
     assert len(relations) > 100
     found = []
-    for relation in relations:
+    for relation in alone or relations:
         with suppress(psycopg.Error):  # some call functions that are the superuser's
             # pg_stat_activity shows this statement.
             if one(attacker, f"select count(*) from {relation} r where r::text ~ '{WORD[:-1]}[{WORD[-1]}]'"):

@@ -154,6 +154,7 @@ def test_the_version_is_the_distributions() -> None:
         (("chat", "--session", "00000000-0000-0000-0000-000000000000", "hi"), None, "there is no session "),
     ],
 )
+@pytest.mark.shares
 def test_an_error_is_one_line_and_a_hint(
     mindful: Command, arguments: tuple[str, ...], text: bytes | None, message: str
 ) -> None:

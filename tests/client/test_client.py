@@ -43,6 +43,7 @@ def generations(connection: psycopg.Connection) -> int:
     return int(row[0])
 
 
+@pytest.mark.shares
 async def test_models_answer_embed_and_count(client: AsyncClient) -> None:
     answer = await client.llm_generate("capital of France", model=SCRIPTED_GENERATOR, stop=["Paris"])
     assert answer == "The capital of France is "
@@ -67,6 +68,7 @@ async def test_models_answer_embed_and_count(client: AsyncClient) -> None:
     assert await client.llm_token_count("one two", model=SCRIPTED_GENERATOR) == 2
 
 
+@pytest.mark.shares
 async def test_null_gives_none(client: AsyncClient) -> None:
     assert await client.llm_generate(None) is None
     assert await client.llm_generate_detail(None) is None
@@ -104,6 +106,7 @@ async def test_tables_are_attached_and_detached(
     assert await client.memory_detach("public.ticket") == 1
 
 
+@pytest.mark.shares
 async def test_a_chat_is_stored_and_reviewed(client: AsyncClient, ana: psycopg.Connection) -> None:
     session_id = await client.session_start(title="France", system_prompt="Be brief.", metadata={"a": 1})
     assert isinstance(session_id, UUID)
@@ -115,6 +118,7 @@ async def test_a_chat_is_stored_and_reviewed(client: AsyncClient, ana: psycopg.C
     assert (review.verdict, 0 <= review.score <= 1) == ("supported", True)
 
 
+@pytest.mark.shares
 async def test_an_inserted_message_is_answered(client: AsyncClient, ana: psycopg.Connection) -> None:
     session_id = await client.session_start()
     ids = await client.message_insert_many(session_id, [{"role": "user", "content": "Hello."}])
@@ -136,6 +140,7 @@ async def test_an_inserted_message_is_answered(client: AsyncClient, ana: psycopg
     assert replies == [reply, detail.reply, "".join(pieces)]
 
 
+@pytest.mark.shares
 async def test_labels_come_in_the_order_of_the_texts(client: AsyncClient) -> None:
     found = await client.llm_classify_many(["a", None], ["Yes", "No"], model=SCRIPTED_GENERATOR)
     assert found is not None
@@ -147,6 +152,7 @@ async def test_labels_come_in_the_order_of_the_texts(client: AsyncClient) -> Non
     assert await client.llm_classify_many(None, ["Yes", "No"]) is None
 
 
+@pytest.mark.shares
 async def test_with_on_error_each_text_has_its_own_error(client: AsyncClient) -> None:
     texts = ["a", " ", None]
     labeled = await client.llm_classify_many(texts, ["Yes", "No"], on_error="null", model=SCRIPTED_GENERATOR)
@@ -165,6 +171,7 @@ async def test_with_on_error_each_text_has_its_own_error(client: AsyncClient) ->
         await client.llm_embed_many(texts, on_error="raise")
 
 
+@pytest.mark.shares
 async def test_with_on_error_prompts_that_do_not_fit_cost_their_own_answer(client: AsyncClient) -> None:
     prompts = ["capital of France", "word " * 100_000, None]
     answers = await client.llm_generate_many(prompts, on_error="null", model=SCRIPTED_GENERATOR)
@@ -175,6 +182,7 @@ async def test_with_on_error_prompts_that_do_not_fit_cost_their_own_answer(clien
     assert (found.result is None) != (found.error is None)
 
 
+@pytest.mark.shares
 async def test_status_and_models(client: AsyncClient) -> None:
     await client.llm_generate("hi", model=SCRIPTED_GENERATOR)
     status = await client.mindful_status()
@@ -196,10 +204,11 @@ async def test_an_administrator_registers_a_model(dsn_of: Mapping[str, str]) -> 
         assert await client.llm_generate("hi") == "Hello!"
 
 
+@pytest.mark.shares
 async def test_a_cancelled_answer_loses_no_word_and_can_be_asked_again(
     client: AsyncClient, ana: psycopg.Connection
 ) -> None:
-    session_id = await client.session_start()
+    session_id, before = await client.session_start(), generations(ana)
 
     async def read() -> None:
         async with aclosing(client.chat_stream(session_id, STORY)) as pieces:
@@ -216,12 +225,13 @@ async def test_a_cancelled_answer_loses_no_word_and_can_be_asked_again(
         await reading
     assert caught.value.sqlstate == "57014"
     assert turns(ana, session_id) == [("user", STORY)]
-    assert generations(ana) == 0
+    assert generations(ana) == before
 
     reply = await client.llm_chat(None, session_id=session_id, max_tokens=5)
     assert turns(ana, session_id) == [("user", STORY), ("assistant", reply)]
 
 
+@pytest.mark.shares
 async def test_a_call_without_a_stream_is_cancelled(client: AsyncClient, ana: psycopg.Connection) -> None:
     session_id = await client.session_start()
     answering = asyncio.create_task(client.chat(session_id, STORY))
@@ -235,16 +245,17 @@ async def test_a_call_without_a_stream_is_cancelled(client: AsyncClient, ana: ps
     assert turns(ana, session_id) == [("user", STORY)]
 
 
+@pytest.mark.shares
 async def test_a_stream_that_is_closed_early_stops_there(
     client: AsyncClient, ana: psycopg.Connection
 ) -> None:
-    session_id = await client.session_start()
+    session_id, before = await client.session_start(), generations(ana)
     async with aclosing(client.chat_stream(session_id, STORY)) as pieces:
         async for piece in pieces:
             assert piece
             break
     assert turns(ana, session_id) == [("user", STORY)]
-    assert generations(ana) == 0
+    assert generations(ana) == before
     await client.memory_insert("The client can be used on.")
 
 
@@ -352,11 +363,12 @@ def test_a_call_beside_a_stream_is_refused_on_its_connection(dsn_of: Mapping[str
         ("llm_chat_stream", {"message": "x", "session_id": NOBODYS}, NotFoundError, "42704"),
         ("memory_attach", {"relation": "no_such_table", "content": "x"}, NotFoundError, "42P01"),
         ("memory_detach", {"relation": "pg_class"}, NotFoundError, "42704"),
-        ("self_review", {"message_id": 1}, NotFoundError, "42704"),
+        ("self_review", {"message_id": 2**40}, NotFoundError, "42704"),
         ("model_default_set", {"name": "nobody"}, NotAllowedError, "42501"),
     ],
 )
 @pytest.mark.usefixtures("quick")
+@pytest.mark.shares
 @pytest.mark.smoke
 def test_errors_have_a_class_and_a_hint(
     dsn_of: Mapping[str, str],

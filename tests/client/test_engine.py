@@ -8,8 +8,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -18,13 +19,24 @@ from mindful_client.engine.gguf import facts
 from mindful_client.engine.size import bytes_per_token, size_of
 from psycopg.types.json import Jsonb
 from support import EMBEDDER, GENERATOR, fails
-from support.cluster import Connect
+from support.cluster import Cluster, Connect
 from support.engine import Engine, running_engine, until
+
+SIZE = ("--slots", "2", "--threads", "1")
 
 
 @pytest.fixture
 def engine(db: psycopg.Connection, dsn: str) -> Iterator[Engine]:
-    with running_engine(db, dsn, "--slots", "2", "--threads", "1") as running:
+    """An engine of the test's own, which it may end."""
+    with running_engine(db, dsn, *SIZE) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def common(cluster: Cluster, template: str, shared: Callable[[str], Any]) -> Iterator[Engine]:
+    """The engine of the database of the tests with the marker `shares`."""
+    database = shared(template)
+    with running_engine(database.connect(None), cluster.dsn(database.name), *SIZE) as running:
         yield running
 
 
@@ -45,12 +57,19 @@ def test_of_three_processors_one_stays_for_the_database(
     assert size_of("embedder", "any.gguf", 256, threads=5).threads == 5
 
 
-def test_registered_models_are_served_with_no_change_to_sql(
-    engine: Engine, ana: psycopg.Connection, connect: Connect
-) -> None:
+@pytest.fixture
+def new(dsn_of: Mapping[str, str], common: Engine) -> Iterator[psycopg.Connection]:
+    """A connection of ana's that has done nothing."""
+    with psycopg.connect(dsn_of["ana"], autocommit=True) as connection:
+        yield connection
+
+
+@pytest.mark.shares
+def test_registered_models_are_served_with_no_change_to_sql(common: Engine, new: psycopg.Connection) -> None:
+    ana = new
     ana.execute("select llm_embed('warm'), llm_generate('Hi', max_tokens => 2)")
     assert models(ana) == {
-        (name, "openai"): (f"unix:{engine.directory}/{name}.sock", "up") for name in (GENERATOR, EMBEDDER)
+        (name, "openai"): (f"unix:{common.directory}/{name}.sock", "up") for name in (GENERATOR, EMBEDDER)
     }
     assert "Paris" in str(ana.execute("select llm_generate('What is the capital of France?')").fetchone())
     label = ana.execute("select llm_classify('I love this film', '{positive,negative}')").fetchone()
@@ -65,9 +84,9 @@ def test_registered_models_are_served_with_no_change_to_sql(
     assert private[0] < 40_000_000  # 107 MB where both models are embedded
 
 
-def test_the_sockets_are_the_servers_users_alone(engine: Engine) -> None:
-    assert engine.directory.stat().st_mode & 0o777 == 0o700
-    sockets = list(engine.directory.glob("*.sock"))
+def test_the_sockets_are_the_servers_users_alone(common: Engine) -> None:
+    assert common.directory.stat().st_mode & 0o777 == 0o700
+    sockets = list(common.directory.glob("*.sock"))
     assert len(sockets) == 2
     assert all(socket.stat().st_mode & 0o077 == 0 for socket in sockets)
 
@@ -124,10 +143,11 @@ HOSTILE_GRAMMARS = {
 }
 
 
+@pytest.mark.shares
 def test_no_schema_or_grammar_stops_the_engine_for_others(
-    engine: Engine, ana: psycopg.Connection, connect: Connect
+    common: Engine, ana: psycopg.Connection, connect: Connect
 ) -> None:
-    servers = engine.children()
+    servers = common.children()
     ana.execute("set statement_timeout = '3s'")
     bob = connect("bob")
     bob.execute("select llm_generate('Hi', max_tokens => 1)")
@@ -143,7 +163,7 @@ def test_no_schema_or_grammar_stops_the_engine_for_others(
         for _ in range(3):
             bob.execute("select llm_generate('Hi', max_tokens => 2)")
         attack.join()
-    assert engine.children() == servers
+    assert common.children() == servers
 
 
 def suppressed(who: psycopg.Connection, sql: bytes, value: str) -> None:
@@ -151,7 +171,8 @@ def suppressed(who: psycopg.Connection, sql: bytes, value: str) -> None:
         who.execute(sql, (value,))
 
 
-def test_the_engine_follows_users_grammars(engine: Engine, ana: psycopg.Connection) -> None:
+@pytest.mark.shares
+def test_the_engine_follows_users_grammars(common: Engine, ana: psycopg.Connection) -> None:
     answer = ana.execute("select llm_generate('Hi', grammar => 'root ::= \"yes\" | \"no\"')").fetchone()
     assert answer in (("yes",), ("no",))
     assert (GENERATOR, "openai") in models(ana)
@@ -178,12 +199,13 @@ def test_where_the_engine_is_down_calls_fail_if_that_was_asked_for(
     assert (GENERATOR, "llama_cpp") in models(ana)
 
 
-def test_a_server_of_another_model_is_refused(engine: Engine, admin: psycopg.Connection) -> None:
+@pytest.mark.shares
+def test_a_server_of_another_model_is_refused(common: Engine, admin: psycopg.Connection) -> None:
     row = admin.execute("select options from model where name = %s", (GENERATOR,)).fetchone()
     for name, sqlstate in ((GENERATOR, "22023"), (EMBEDDER, "08P01")):
         other = EMBEDDER if name == GENERATOR else GENERATOR
         with fails(sqlstate, hint=""):
-            admin.execute("select model_serve(%s, %s)", (name, f"unix:{engine.directory}/{other}.sock"))
+            admin.execute("select model_serve(%s, %s)", (name, f"unix:{common.directory}/{other}.sock"))
     assert admin.execute("select options from model where name = %s", (GENERATOR,)).fetchone() == row
 
 

@@ -4,50 +4,105 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from support.cluster import Cluster
 from support.command import Command
 from support.deletion import delete
 from support.files import readable_folder
-from support.training import NAMES, PACKAGES, exported, full_disk, tell
+from support.models import SCRIPTED_EMBEDDER, model_files
+from support.training import NAMES, PACKAGES, exported, tell
+from support.weights import write_truncated
 
-# Each process imports PyTorch, and some tests start three.
+# A process imports PyTorch.
 pytestmark = pytest.mark.timeout(900)
 
 MODEL = "truncated"
-OPTIONS = ("--epochs", "1", "--batch", "1", "--rank", "4", "--learning-rate", "0.005", "--rehearsed", "2")
+OPTIONS = ("--epochs", "2", "--batch", "1", "--rank", "4", "--learning-rate", "0.005", "--rehearsed", "2")
+TOKENS = 1276
+"""Of the vocabulary: Transformers reads a token as slowly as a layer, three times in each training."""
+
+
+class Server:
+    """Starts processes of the server's Python that have imported PyTorch; nobody else sees what they mount."""
+
+    def __init__(self, python: str) -> None:
+        # Who is root already need not become it, and keeps what it may do: the server's socket is another user's.
+        as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        alone = ["unshare", *as_root, "--mount"]
+        self.mounts = bool(shutil.which("unshare")) and not subprocess.run([*alone, "true"]).returncode
+        self._own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with other:
+            self._process = subprocess.Popen(
+                [
+                    *(alone if self.mounts else []),
+                    *(python, str(Path(__file__).with_name("train_server.py")), str(other.fileno())),
+                ],
+                pass_fds=[other.fileno()],
+                env=os.environ | {"PYTHONPATH": PACKAGES, "HF_HUB_OFFLINE": "1"},
+            )
+
+    def ask(self, request: Mapping[str, Any], *outputs: int) -> int:
+        socket.send_fds(self._own, [json.dumps(request).encode()], outputs)
+        answer = self._own.recv(64)
+        assert answer, "the server of processes has ended"
+        return int(answer)
+
+    def close(self) -> None:
+        self._own.close()
+        self._process.wait()
+
+
+class Process:
+    """A command that runs in a process of its own."""
+
+    def __init__(self, server: Server, request: Mapping[str, Any]) -> None:
+        self._server = server
+        pipes = [os.pipe(), os.pipe()]
+        self.pid = server.ask(request, *(written for _, written in pipes))
+        for _, written in pipes:
+            os.close(written)
+        self._stdout, self.stderr = (os.fdopen(read) for read, _ in pipes)
+
+    def wait(self) -> tuple[int, str, str]:
+        """Return the exit status and what it printed, at the end."""
+        with self._stdout, self.stderr:
+            stderr, stdout = self.stderr.read(), self._stdout.read()
+        return self._server.ask({"wait": self.pid}), stdout, stderr
 
 
 class Train:
     """Runs mindful train as a process of its own."""
 
-    def __init__(self, python: str, dsn: str) -> None:
-        self.python, self._dsn = python, dsn
+    def __init__(self, server: Server, dsn: str) -> None:
+        self._server, self._dsn = server, dsn
 
-    def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [self.python, "-m", "mindful_client", "train", *OPTIONS, *map(str, arguments)],
-            env=os.environ | {"MINDFUL_DSN": self._dsn, "PYTHONPATH": PACKAGES, "HF_HUB_OFFLINE": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+    def start(self, *arguments: str | Path, disk: tuple[str, Path] | None = None) -> Process:
+        return Process(
+            self._server,
+            {
+                "arguments": ["train", *OPTIONS, *map(str, arguments)],
+                "environment": {"MINDFUL_DSN": self._dsn},
+                "disk": disk and (disk[0], str(disk[1])),
+            },
         )
 
     def __call__(self, *arguments: str | Path) -> dict[str, Any]:
-        process = self.start(*arguments)
-        stdout, stderr = process.communicate()
-        assert process.returncode == 0, stderr
+        status, stdout, stderr = self.start(*arguments).wait()
+        assert status == 0, stderr
         return {**json.loads(stdout), "log": stderr}
 
 
-def wait_for(process: subprocess.Popen[str], words: str) -> None:
-    assert process.stderr is not None
+def wait_for(process: Process, words: str) -> None:
     for line in process.stderr:
         if line.startswith(words):
             return
@@ -61,32 +116,55 @@ def folder() -> Iterator[Path]:
         yield path
 
 
-@pytest.fixture
-def train(server_python: str, mindful: Command) -> Train:
-    """The command as ana's."""
+@pytest.fixture(scope="module")
+def server(server_python: str) -> Iterator[Server]:
+    """What starts processes."""
     extra = "click", "gguf", "peft", "psycopg", "torch", "transformers"
     found = f"import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, {extra})))"
     if subprocess.run([server_python, "-c", found], check=False).returncode:
         pytest.skip("the server's Python has no extra `train`")
-    return Train(server_python, mindful.dsn)
+    with closing(Server(server_python)) as made:
+        yield made
+
+
+@pytest.fixture
+def train(server: Server, mindful: Command) -> Train:
+    """The command as ana's."""
+    return Train(server, mindful.dsn)
+
+
+@pytest.fixture(scope="module")
+def prepared(
+    cluster: Cluster, template: str, roles: Mapping[str, str], server: Server
+) -> Iterator[tuple[str, Path]]:
+    """A database where ana has told and replayed something, and the folder of its export."""
+    with readable_folder() as folder, cluster.database(template) as name:
+        with cluster.connect(name) as db, cluster.connect(name, roles["ana"]) as ana:
+            base = write_truncated(folder / "small.gguf", model_files(db)["generator"], tokens=TOKENS)
+            db.execute("select model_default_set(%s, force => true)", (SCRIPTED_EMBEDDER,))
+            db.execute("select model_register(%s, 'generator', 'llama_cpp', %s)", (MODEL, base))
+            db.execute("select training_configure(%s, 'chat', 256)", (MODEL,))
+            # A model of two layers never ends an answer.
+            db.execute("delete from general_question where id > 4")
+            tell(ana, NAMES[:6])  # a person is worth six pairs, and a pair a step
+        exported(Command(cluster.dsn(name, roles["ana"])), MODEL, folder / "exports")
+        yield name, folder / "exports"
+
+
+@pytest.fixture
+def chosen_template(prepared: tuple[str, Path]) -> str:
+    """The database whose copy each test gets."""
+    return prepared[0]
 
 
 @pytest.fixture
 def manifest(
-    db: psycopg.Connection,
-    ana: psycopg.Connection,
-    roles: dict[str, str],
-    brief_file: str,
-    folder: Path,
-    mindful: Command,
+    db: psycopg.Connection, roles: Mapping[str, str], prepared: tuple[str, Path], folder: Path
 ) -> Iterator[Path]:
-    """An export of ana's, who may administer models until the test ends: roles outlive it."""
-    db.execute("select model_register(%s, 'generator', 'llama_cpp', %s)", (MODEL, brief_file))
-    db.execute("select training_configure(%s, 'chat', 256)", (MODEL,))
-    db.execute("delete from general_question where id > 4")  # a model of two layers never ends an answer
+    """A copy of the export of ana's, who may administer models until the test ends: roles outlive it."""
     db.execute(f'grant mindful_admin to "{roles["ana"]}"')
-    tell(ana, NAMES[:6])  # a person is worth six pairs, and a pair a step
-    yield exported(mindful, MODEL, folder / "exports")
+    shutil.copytree(prepared[1], folder / "exports")
+    yield next((folder / "exports").glob("*.manifest.json"))
     db.execute(f'revoke mindful_admin from "{roles["ana"]}"')
 
 
@@ -121,9 +199,11 @@ def test_an_adapter_is_trained_measured_taken_back_and_the_same_after_a_kill(
     # Killed and taken up, it becomes the same adapter.
     killed = train.start("--name", "resumed", "--output", folder / "again", manifest)
     wait_for(killed, "step 20 of")
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
+    os.kill(killed.pid, signal.SIGKILL)
+    assert killed.wait()[0] == -signal.SIGKILL
     assert [status for _, status, *_ in trainings(ana)] == ["completed", "running"]
+    (state,) = (folder / "again").glob("*.training.json")
+    begun = state.read_text()
     resumed = train("--name", "resumed", "--output", folder / "again", manifest)
     assert "resumed at step" in resumed["log"]
     assert "resumed" not in done["log"]
@@ -132,6 +212,13 @@ def test_an_adapter_is_trained_measured_taken_back_and_the_same_after_a_kill(
         ("completed", "resumed"),
     ]
     assert Path(resumed["file"]).read_bytes() == Path(done["file"]).read_bytes()
+    # Killed at the end, it is completed by the server: the next one is another.
+    state.write_text(begun)
+    another = train.start("--name", "another", "--output", folder / "again", manifest)
+    wait_for(another, "training on")
+    os.kill(another.pid, signal.SIGKILL)
+    another.wait()
+    assert [status for _, status, *_ in trainings(ana)] == ["completed", "completed", "running"]
 
 
 def test_what_is_forgotten_while_it_trains_is_not_learned(
@@ -139,33 +226,36 @@ def test_what_is_forgotten_while_it_trains_is_not_learned(
 ) -> None:
     process = train.start("--output", folder, manifest)
     wait_for(process, "training on")
+    os.kill(process.pid, signal.SIGSTOP)  # it could have ended before the memory is forgotten
     delete(ana, "memory", "kind = 'message' and metadata ->> 'speaker' = 'Tom'")
-    _, stderr = process.communicate()
-    assert process.returncode == 1
+    os.kill(process.pid, signal.SIGCONT)
+    status, _, stderr = process.wait()
+    assert status == 1
     assert "pairs of the run were forgotten during the training" in stderr
-    ((_, status, adapter, error),) = trainings(ana)
-    assert (status, adapter, "forgotten" in error) == ("failed", None, True)
+    ((_, outcome, adapter, error),) = trainings(ana)
+    assert (outcome, adapter, "forgotten" in error) == ("failed", None, True)
     assert adapters(db) == []
     assert {path.name for path in folder.iterdir()} == {"exports"}
 
 
 def test_a_full_disk_fails_the_training_with_its_reason(
+    server: Server,
     train: Train,
     manifest: Path,
     folder: Path,
     ana: psycopg.Connection,
     db: psycopg.Connection,
-    mindful: Command,
 ) -> None:
+    if not server.mounts:
+        pytest.skip("this system lets nobody mount a disk of his own")
     disk = folder / "disk"
     disk.mkdir()
-    arguments = ("train", *OPTIONS, "--output", str(disk), str(manifest))
-    done = full_disk("64k", disk, mindful.dsn, *arguments, python=train.python)
-    assert done.returncode == 1
-    assert "No space left on device" in done.stderr.splitlines()[-2], done.stderr
-    assert "Traceback" not in done.stderr
-    ((_, status, adapter, error),) = trainings(ana)
-    assert (status, adapter, "No space left on device" in error) == ("failed", None, True)
+    status, _, stderr = train.start("--output", disk, manifest, disk=("64k", disk)).wait()
+    assert status == 1
+    assert "No space left on device" in stderr.splitlines()[-2], stderr
+    assert "Traceback" not in stderr
+    ((_, outcome, adapter, error),) = trainings(ana)
+    assert (outcome, adapter, "No space left on device" in error) == ("failed", None, True)
     assert adapters(db) == []
 
 
@@ -177,9 +267,8 @@ def test_what_cannot_begin_enters_no_training(
         (("--output", folder / "file" / "below"), "Not a directory"),
         (("--base", folder / "file"), "differs from the registered file of truncated"),
     ):
-        process = train.start(*arguments, manifest)
-        _, stderr = process.communicate()
-        assert process.returncode == 1
+        status, _, stderr = train.start(*arguments, manifest).wait()
+        assert status == 1
         assert words in stderr
         assert "Traceback" not in stderr
     assert trainings(ana) == []

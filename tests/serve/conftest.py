@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx2
 import openai
@@ -56,6 +56,12 @@ class Service:
 
 
 Start = Callable[..., Service]
+
+
+class Sharing(Protocol):
+    """A database that tests share."""
+
+    name: str
 
 
 @contextmanager
@@ -122,15 +128,33 @@ def other_key(admin: psycopg.Connection) -> str:
     return str(one(admin, "select key_create('phone', 'customer-8')"))
 
 
-@pytest.fixture
-def start(dsn_of: Mapping[str, str], key: str) -> Iterator[Start]:
-    """Starts a service with options; --keys and the application's role where nothing else is said."""
+@pytest.fixture(scope="module")
+def shared_services(shared: object) -> Iterator[tuple[dict[object, Service], ExitStack]]:
+    """The services that run until the end of a module, before that of the databases that its tests share."""
     with ExitStack() as opened:
+        yield {}, opened
+
+
+@pytest.fixture
+def start(
+    dsn_of: Mapping[str, str], key: str, sharing: Sharing | None, request: pytest.FixtureRequest
+) -> Iterator[Start]:
+    """Starts a service with options; --keys and the application's role where nothing else is said.
+
+    Tests that share a database share its services: each of them begins once.
+    """
+    with ExitStack() as opened:
+        made: dict[object, Service] = {}
+        if sharing is not None:
+            made, opened_for_all = request.getfixturevalue("shared_services")
 
         def begin(*options: str, tenant: str = "", patience_s: int | None = None) -> Service:
             given = options or ("--keys",)
-            service = served(dsn_of["application"], key, *given, tenant=tenant, patience_s=patience_s)
-            return opened.enter_context(service)
+            which = (sharing.name, given, tenant, patience_s) if sharing is not None else object()
+            if which not in made:
+                service = served(dsn_of["application"], key, *given, tenant=tenant, patience_s=patience_s)
+                made[which] = (opened if sharing is None else opened_for_all).enter_context(service)
+            return made[which]
 
         yield begin
 
@@ -149,11 +173,21 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def talker(admin: psycopg.Connection) -> str:
-    """A model whose reply has 600 words, or 10 MB if the message is Talk."""
-    options = {
-        "default": " ".join(f"word{n}" for n in range(600)),
-        "replies": [["Talk", ("so" * 1000 + " ") * 5000]],
-        "context_length": 10_000,
-    }
-    admin.execute("select model_register('talker', 'generator', 'scripted', '', %s)", (Jsonb(options),))
-    return "talker"
+    """A model whose reply has 600 words."""
+    return registered(admin, "talker", " ".join(f"word{n}" for n in range(600)))
+
+
+def registered(admin: psycopg.Connection, name: str, reply: str) -> str:
+    """Register a model that always gives a reply, unless a test before has, and return its name."""
+    if one(admin, "select count(*) from model where name = %s", name) == 0:
+        options = Jsonb({"default": reply, "context_length": 10_000})
+        admin.execute("select model_register(%s, 'generator', 'scripted', '', %s)", (name, options))
+    return name
+
+
+@pytest.fixture
+def judge(admin: psycopg.Connection) -> str:
+    """A reranker."""
+    if one(admin, "select count(*) from model where name = 'judge'") == 0:
+        admin.execute("select model_register('judge', 'reranker', 'scripted', '')")
+    return "judge"

@@ -48,8 +48,8 @@ async def over_http(service: Service, mode: str, tools: str = "", key: str = "")
 
 
 @asynccontextmanager
-async def in_memory(dsn: str, mode: str, tools: str = "core") -> AsyncIterator[Client]:
-    settings = Settings(dsn=dsn, tenant=TENANT, connections=2)
+async def in_memory(dsn: str, mode: str, tools: str = "core", tenant: str = TENANT) -> AsyncIterator[Client]:
+    settings = Settings(dsn=dsn, tenant=tenant, connections=2)
     database = Database(settings)
     await database.open()
     try:

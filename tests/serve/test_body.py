@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
-import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from serve.conftest import ASK, BODY, CHAT, Service, Start
 from support import SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR
+
+pytestmark = pytest.mark.shares
 
 
 def test_a_large_body_is_refused_before_it_is_read(service: Service) -> None:
@@ -176,8 +177,7 @@ LIKELY = {
 
 
 @pytest.mark.parametrize("path", MEMBERS)
-def test_no_body_makes_the_service_fail(path: str, start: Start, admin: psycopg.Connection) -> None:
-    admin.execute("select model_register('judge', 'reranker', 'scripted', '')")
+def test_no_body_makes_the_service_fail(path: str, start: Start, judge: str) -> None:
     service = start("--no-keys", tenant="customer-7")
     found = {name: LIKELY.get(name, JSON) | JSON for name in MEMBERS[path]}
     bodies = st.fixed_dictionaries({}, optional=found).map(lambda given: VALID[path] | given)

@@ -55,7 +55,9 @@ def talker(scripted: None, admin: psycopg.Connection) -> None:
         "default": "I do not know.",
     }
     admin.execute(
-        "select model_register('talker', 'generator', 'scripted', '', options => %s)", (json.dumps(options),)
+        "select model_register('talker', 'generator', 'scripted', '', options => %s)"
+        " where not exists (select from model where name = 'talker')",
+        (json.dumps(options),),
     )
     admin.execute("select model_default_set('talker', force => true)")
 
@@ -80,6 +82,7 @@ def open_desk(desk: str, browser: Browser) -> str:
     return desk
 
 
+@pytest.mark.shares
 def test_a_person_signs_in_with_a_key_that_no_script_can_read(
     browser: Browser, service: Service, talker: None
 ) -> None:
@@ -131,6 +134,7 @@ def test_an_answer_is_streamed_and_says_what_it_rests_on(
     assert browser.wait(".sessions a").text == "Where is the spare key?"
 
 
+@pytest.mark.shares
 def test_pieces_of_an_answer_come_one_by_one(service: Service, talker: None) -> None:
     cookies, headers = {"mindful_key": service.key}, {"origin": service.url, "hx-request": "true"}
     said = {"message": "Write a line about a key.", "session": ""}
@@ -383,6 +387,7 @@ def test_two_keys_never_see_each_others_desk(
     assert one(db, "select count(*) from outcome") == 0
 
 
+@pytest.mark.shares
 def test_without_keys_no_page_of_the_web_reaches_the_desk(start: Start) -> None:
     service = start("--no-keys", tenant="customer-7")
     for path in VIEWS:

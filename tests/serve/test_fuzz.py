@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 import mindful_serve.mcp.server as _registered  # noqa: F401
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from mindful_serve.mcp.tool import TOOLS
 from serve.conftest import Start
 from support import SCRIPTED_GENERATOR
 
+pytestmark = pytest.mark.shares
 HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 TEXT = st.text(max_size=20) | st.sampled_from(
     ["", " ", "\0", "\ud800", "tea", "%s", "'; select 1 --", "x" * 5000]
@@ -96,8 +98,9 @@ def calls(draw: Callable[..., Any], name: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def mcp(start: Start) -> Iterator[Callable[[str, Any], None]]:
+def mcp(start: Start, admin: psycopg.Connection) -> Iterator[Callable[[str, Any], None]]:
     """Sends a request of MCP, and checks that it is answered."""
+    admin.execute("select model_default_set(%s, force => true)", (SCRIPTED_GENERATOR,))
     service = start("--no-keys", tenant="customer-7")
     with httpx2.Client(base_url=service.url, timeout=120) as client:
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -19,7 +20,6 @@ from serve.mcp_client import (
     BUSY,
     ERAS,
     LONG,
-    TENANT,
     failure,
     in_memory,
     over_http,
@@ -31,7 +31,10 @@ from support import GENERATOR, SCRIPTED_GENERATOR
 from support.clock import within
 from support.query import one
 
+pytestmark = pytest.mark.shares
+
 Connected = Callable[..., AbstractAsyncContextManager[Client]]
+_NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(params=["memory", "stdio", "http"])
@@ -40,17 +43,29 @@ def transport(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def tenant() -> str:
+    """A tenant of the test's own, as the database is not."""
+    return f"customer-{next(_NUMBERS)}"
+
+
+@pytest.fixture
 def connected(
-    transport: str, mode: str, dsn_of: Mapping[str, str], request: pytest.FixtureRequest
+    transport: str,
+    mode: str,
+    tenant: str,
+    dsn_of: Mapping[str, str],
+    admin: psycopg.Connection,
+    request: pytest.FixtureRequest,
 ) -> Connected:
-    """Connects a client of customer-7."""
+    """Connects a client of the tenant."""
 
     def connect(tools: str = "core") -> AbstractAsyncContextManager[Client]:
         if transport == "memory":
-            return in_memory(dsn_of["application"], mode, tools)
+            return in_memory(dsn_of["application"], mode, tools, tenant)
         if transport == "stdio":
-            return Client(parameters(dsn_of["application"], tools), mode=mode)
-        return over_http(request.getfixturevalue("service"), mode, tools)
+            return Client(parameters(dsn_of["application"], tools, tenant), mode=mode)
+        key = str(one(admin, "select key_create('tablet', %s)", tenant))
+        return over_http(request.getfixturevalue("service"), mode, tools, key)
 
     return connect
 
@@ -143,7 +158,9 @@ async def test_what_fails_is_a_result_with_sqlstate_and_hint(connected: Connecte
 
 
 @pytest.mark.parametrize(("transport", "mode"), [("memory", "auto")])
-async def test_the_other_tools_do_as_their_functions(connected: Connected, admin: psycopg.Connection) -> None:
+async def test_the_other_tools_do_as_their_functions(
+    connected: Connected, tenant: str, brief: str, admin: psycopg.Connection
+) -> None:
     admin.execute("select model_default_set(%s)", (SCRIPTED_GENERATOR,))
     async with connected("all") as client:
         reply = await value(
@@ -179,18 +196,20 @@ async def test_the_other_tools_do_as_their_functions(connected: Connected, admin
         gone = await value(client, "session_delete", session_id=reply["session_id"])
         assert await value(client, "memory_forget_check", receipt_id=gone["receipt_id"]) is not None
         assert (await value(client, "memory_consolidate"))["status"] == "completed"
-        label = await value(client, "llm_classify", text="Great!", labels=["good", "bad"], model=GENERATOR)
+        label = await value(client, "llm_classify", text="Great!", labels=["good", "bad"], model=brief)
         assert label["label"] in ("good", "bad")
-        text = await value(client, "llm_generate", prompt="Hi", max_tokens=4, model=GENERATOR)
+        text = await value(client, "llm_generate", prompt="Hi", max_tokens=4, model=brief)
         assert text["finish_reason"] == "length"
         status = await value(client, "mindful_status")
-        assert status["tenant"] == TENANT
+        assert status["tenant"] == tenant
         assert status["models"][GENERATOR] == "generator"
         called = {*TOOLS} - {"memory_search", "memory_get", "memory_forget", "search", "fetch"}
     assert len(called) == 18, "a new tool needs a call here"
 
 
-async def test_resources_prompts_and_completions(connected: Connected, db: psycopg.Connection) -> None:
+async def test_resources_prompts_and_completions(
+    connected: Connected, tenant: str, db: psycopg.Connection
+) -> None:
     async with connected("all") as client:
         core = (await value(client, "memory_add", content="Ana is allergic to nuts.", core=True))["id"]
         await value(client, "memory_add", content="Bob is 7.")
@@ -245,7 +264,7 @@ async def test_resources_prompts_and_completions(connected: Connected, db: psyco
         assert str(core) in (await client.complete(memory, {"name": "id", "value": ""})).completion.values
         db.execute(
             "insert into memory (tenant, content) select %s, 'x' || n from generate_series(1, 120) n",
-            (TENANT,),
+            (tenant,),
         )
         many = (await client.complete(memory, {"name": "id", "value": ""})).completion
         assert len(many.values) == 100
@@ -255,7 +274,7 @@ async def test_resources_prompts_and_completions(connected: Connected, db: psyco
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_a_long_call_reports_progress(connected: Connected) -> None:
+async def test_a_long_call_reports_progress(connected: Connected, db: psycopg.Connection) -> None:
     notes: list[tuple[float, str | None]] = []
 
     async def noted(progress: float, total: float | None, message: str | None) -> None:
@@ -275,9 +294,12 @@ async def test_a_long_call_reports_progress(connected: Connected) -> None:
             await asyncio.sleep(0.05)
         assert notes[:2] == [(1, "waiting for the database"), (2, "waiting for the database")]
         call.cancel()
+        await until(lambda: one(db, BUSY) == 0)
 
 
-async def test_a_cancelled_call_cancels_its_statement(connected: Connected, db: psycopg.Connection) -> None:
+async def test_a_cancelled_call_cancels_its_statement(
+    connected: Connected, tenant: str, db: psycopg.Connection
+) -> None:
     async with connected("all") as client:
         for clock in within(0.5):
             calls = [asyncio.create_task(client.call_tool("llm_generate", LONG)) for _ in range(2)]
@@ -290,4 +312,4 @@ async def test_a_cancelled_call_cancels_its_statement(connected: Connected, db: 
             assert one(db, BUSY) == 1
             calls[1].cancel()
             await until(lambda: one(db, BUSY) == 0)
-        assert (await value(client, "mindful_status"))["tenant"] == TENANT
+        assert (await value(client, "mindful_status"))["tenant"] == tenant

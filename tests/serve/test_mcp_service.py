@@ -38,6 +38,7 @@ from support.command import Command
 from support.query import one
 
 
+@pytest.mark.shares
 @pytest.mark.parametrize("version", ERAS.values())
 async def test_a_client_that_disconnects_cancels_its_statement(
     service: Service, db: psycopg.Connection, version: str
@@ -59,6 +60,7 @@ async def test_a_client_that_disconnects_cancels_its_statement(
             await until(lambda: one(db, BUSY) == 0)
 
 
+@pytest.mark.shares
 async def test_one_client_cannot_cancel_anothers_call(service: Service, db: psycopg.Connection) -> None:
     """Two clients of one key, whose requests have the same numbers."""
     async with over_http(service, "legacy", "all") as first, over_http(service, "legacy", "all") as second:
@@ -73,14 +75,22 @@ async def test_one_client_cannot_cancel_anothers_call(service: Service, db: psyc
         mine.cancel()
 
 
+@pytest.mark.shares
 async def test_two_keys_never_see_each_others_rows(
-    service: Service, other_key: str, mode: str, db: psycopg.Connection
+    service: Service, mode: str, admin: psycopg.Connection, db: psycopg.Connection
 ) -> None:
-    async with over_http(service, mode, "all") as mine, over_http(service, mode, "all", other_key) as other:
-        secret = (await value(mine, "memory_add", content="The locker has the number 4711.", core=True))["id"]
+    number, owner = {"legacy": "4711", "auto": "4712"}[mode], f"owner-{mode}"
+    key, other_key = (one(admin, "select key_create('x', %s)", name) for name in (owner, f"other-{mode}"))
+    async with (
+        over_http(service, mode, "all", key) as mine,
+        over_http(service, mode, "all", other_key) as other,
+    ):
+        secret = (await value(mine, "memory_add", content=f"The locker has the number {number}.", core=True))[
+            "id"
+        ]
         second = (await value(mine, "memory_add", content="The locker is blue."))["id"]
-        reply = await value(mine, "chat", message="My number is 4711.", model=SCRIPTED_GENERATOR)
-        await value(mine, "document_insert", content="Number 4711.", source="number.md")
+        reply = await value(mine, "chat", message=f"My number is {number}.", model=SCRIPTED_GENERATOR)
+        await value(mine, "document_insert", content=f"Number {number}.", source="number.md")
         gone = await value(mine, "memory_forget", ids=[second])
         own = (await value(other, "memory_add", content="Nothing."))["id"]
         attempts: dict[str, dict[str, Any]] = {
@@ -100,30 +110,33 @@ async def test_two_keys_never_see_each_others_rows(
         for tool, arguments in attempts.items():
             assert "SQLSTATE: 42704" in await failure(other, tool, **arguments), tool
         for tool, arguments in {
-            "memory_search": {"query": "locker number 4711"},
-            "search": {"query": "locker number 4711"},
+            "memory_search": {"query": f"locker number {number}"},
+            "search": {"query": f"locker number {number}"},
             "memory_list": {},
             "session_list": {},
             "document_list": {},
             "mindful_status": {},
         }.items():
-            assert "4711" not in json.dumps(await value(other, tool, **arguments)), tool
+            assert number not in json.dumps(await value(other, tool, **arguments)), tool
         assert (await value(other, "mindful_status"))["memories"] == {"fact": 1}
         for uri in (f"memory://{secret}", f"session://{reply['session_id']}"):
             with pytest.raises(MCPError):
                 await other.read_resource(uri)
         for uri in ("memory://core", "mindful://status"):
-            assert "4711" not in str((await other.read_resource(uri)).contents)
+            assert number not in str((await other.read_resource(uri)).contents)
         assert len((await other.list_resources()).resources) == 2
-        assert "4711" not in str(await other.get_prompt("recall", {"topic": "the number of the locker"}))
+        assert number not in str(await other.get_prompt("recall", {"topic": "the number of the locker"}))
         with pytest.raises(MCPError):
             await other.get_prompt("continue", {"session_id": reply["session_id"]})
         begun = await other.complete(PromptReference(name="continue"), {"name": "session_id", "value": ""})
         assert begun.completion.values == []
-    owners = db.execute("select distinct tenant from memory where content like '%4711%'").fetchall()
-    assert owners == [(TENANT,)]
+    owners = db.execute(
+        "select distinct tenant from memory where strpos(content, %s) > 0", (number,)
+    ).fetchall()
+    assert owners == [(owner,)]
 
 
+@pytest.mark.shares
 async def test_a_key_is_offered_what_its_scopes_allow(service: Service, admin: psycopg.Connection) -> None:
     key = one(admin, "select key_create('chats', 'customer-7', scopes => '{chat}')")
     async with over_http(service, "auto", "all", key) as client:
@@ -135,6 +148,7 @@ async def test_a_key_is_offered_what_its_scopes_allow(service: Service, admin: p
                 await attempt
 
 
+@pytest.mark.shares
 def test_strangers_pages_of_the_web_and_large_bodies_are_refused(service: Service) -> None:
     assert service.post("/mcp", PING, headers=ACCEPT).status_code == 200
     answer = service.http.post("/mcp", json=PING, headers=ACCEPT)
@@ -150,6 +164,7 @@ def test_strangers_pages_of_the_web_and_large_bodies_are_refused(service: Servic
     assert service.get("/mcp").headers["allow"] == "POST"
 
 
+@pytest.mark.shares
 def test_without_keys_other_hosts_are_refused(dsn_of: Mapping[str, str]) -> None:
     with served(dsn_of["ana"], "none") as service:
         assert service.post("/mcp", PING, headers=ACCEPT).status_code == 200
@@ -157,6 +172,7 @@ def test_without_keys_other_hosts_are_refused(dsn_of: Mapping[str, str]) -> None
         assert service.post("/mcp", PING, headers=ACCEPT | {"x-forwarded-for": "10.0.0.1"}).status_code == 403
 
 
+@pytest.mark.shares
 def test_the_requests_of_a_key_are_limited(service: Service, admin: psycopg.Connection) -> None:
     key = one(admin, "select key_create('few', 'customer-7', requests_per_minute => 2)")
     headers = ACCEPT | {"authorization": f"Bearer {key}"}
@@ -165,6 +181,7 @@ def test_the_requests_of_a_key_are_limited(service: Service, admin: psycopg.Conn
     assert answers[-1].headers["retry-after"]
 
 
+@pytest.mark.shares
 def test_no_body_makes_the_endpoint_fail(service: Service) -> None:
     bodies = [b"{", b"[]", b"[1]", b"\xff", b"[" * 100_000, b"null", b'{"jsonrpc": "2.0"}', b'{"id": {}}']
     odd = b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": [1]}}'
@@ -211,6 +228,7 @@ async def test_eight_processes_write_a_thousand_memories(
     assert db.execute(counts).fetchone() == (1000, 1000, TENANT, TENANT)
 
 
+@pytest.mark.shares
 def test_standard_output_holds_nothing_but_messages(dsn_of: Mapping[str, str]) -> None:
     command = [sys.executable, "-m", "mindful_client", "mcp"]
     lines = [
@@ -245,6 +263,7 @@ def test_standard_output_holds_nothing_but_messages(dsn_of: Mapping[str, str]) -
         assert process.wait(60) == 0
 
 
+@pytest.mark.shares
 def test_a_client_that_ends_leaves_no_statement(dsn_of: Mapping[str, str], db: psycopg.Connection) -> None:
     call = {"name": "llm_generate", "arguments": LONG}
     meta = {
@@ -289,6 +308,7 @@ async def test_a_database_that_goes_away_is_waited_for(
             assert not end.passed()
 
 
+@pytest.mark.shares
 async def test_a_role_that_bypasses_row_level_security_reads_nothing(dsn: str) -> None:
     async with Client(parameters(dsn, "all")) as client:
         assert (await client.list_tools()).tools

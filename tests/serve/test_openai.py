@@ -30,6 +30,7 @@ WEATHER: Any = {
 }
 
 
+@pytest.mark.shares
 def test_models_are_listed_with_and_without_memory(service: Service) -> None:
     client = service.client()
     names = {model.id for model in client.models.list()}
@@ -48,6 +49,7 @@ def test_a_chat_is_answered_and_nothing_is_kept(service: Service, db: psycopg.Co
     assert one(db, "select count(*) from memory") == 0
 
 
+@pytest.mark.shares
 def test_a_stream_ends_with_its_usage(service: Service) -> None:
     chunks = list(
         service.client().chat.completions.create(
@@ -62,6 +64,7 @@ def test_a_stream_ends_with_its_usage(service: Service) -> None:
     assert len({chunk.id for chunk in chunks}) == 1
 
 
+@pytest.mark.shares
 async def test_the_asynchronous_client_streams_too(service: Service) -> None:
     async with openai.AsyncOpenAI(
         base_url=f"{service.url}/v1", api_key=service.key, _strict_response_validation=True
@@ -72,10 +75,11 @@ async def test_the_asynchronous_client_streams_too(service: Service) -> None:
     assert text == answer.choices[0].message.content == PARIS
 
 
-def test_a_forced_tool_is_called(service: Service) -> None:
+@pytest.mark.shares
+def test_a_forced_tool_is_called(service: Service, brief: str) -> None:
     client = service.client()
     given: dict[str, Any] = {
-        "model": GENERATOR,
+        "model": brief,
         "messages": ASK,
         "tools": [WEATHER],
         "tool_choice": "required",
@@ -91,10 +95,11 @@ def test_a_forced_tool_is_called(service: Service) -> None:
     assert streamed.function.arguments == call.function.arguments
 
 
-def test_log_probabilities_come_whole_and_in_chunks(service: Service) -> None:
+@pytest.mark.shares
+def test_log_probabilities_come_whole_and_in_chunks(service: Service, brief: str) -> None:
     client = service.client()
     given: dict[str, Any] = {
-        "model": GENERATOR, "messages": ASK, "logprobs": True, "top_logprobs": 2, "max_tokens": 4, "seed": 1,
+        "model": brief, "messages": ASK, "logprobs": True, "top_logprobs": 2, "max_tokens": 4, "seed": 1,
     }  # fmt: skip
     whole = client.chat.completions.create(**given).choices[0].logprobs
     assert whole is not None
@@ -109,7 +114,8 @@ def test_log_probabilities_come_whole_and_in_chunks(service: Service) -> None:
     assert [token.bytes for token in streamed] == [token.bytes for token in tokens]
 
 
-def test_json_fits_the_schema(service: Service) -> None:
+@pytest.mark.shares
+def test_json_fits_the_schema(service: Service, brief: str) -> None:
     schema = {
         "type": "object",
         "properties": {"name": {"type": "string", "maxLength": 9}},
@@ -117,11 +123,12 @@ def test_json_fits_the_schema(service: Service) -> None:
     }
     form: Any = {"type": "json_schema", "json_schema": {"name": "person", "schema": schema, "strict": True}}
     answer = service.client().chat.completions.create(
-        model=GENERATOR, messages=ASK, response_format=form, max_tokens=60
+        model=brief, messages=ASK, response_format=form, max_tokens=60
     )
     assert set(json.loads(answer.choices[0].message.content or "")) == {"name"}
 
 
+@pytest.mark.shares
 def test_plain_texts_are_continued(service: Service) -> None:
     client = service.client()
     answer = client.completions.create(
@@ -136,6 +143,7 @@ def test_plain_texts_are_continued(service: Service) -> None:
     assert "".join(piece.choices[0].text for piece in pieces) == answer.choices[0].text
 
 
+@pytest.mark.shares
 def test_embeddings_are_the_same_as_numbers_and_as_base64(service: Service, ana: psycopg.Connection) -> None:
     client = service.client()
     plain = client.embeddings.create(model=EMBEDDER, input=["tea", "coffee"], encoding_format="float")
@@ -157,10 +165,10 @@ def test_embeddings_are_the_same_as_numbers_and_as_base64(service: Service, ana:
         client.embeddings.create(model=EMBEDDER, input=[[1, 2]])
 
 
-def test_documents_are_put_in_order(service: Service, admin: psycopg.Connection) -> None:
-    admin.execute("select model_register('judge', 'reranker', 'scripted', '')")
+@pytest.mark.shares
+def test_documents_are_put_in_order(service: Service, judge: str) -> None:
     body = {
-        "model": "judge",
+        "model": judge,
         "query": "green tea",
         "documents": ["a dog", {"text": "green tea"}, "tea"],
         "top_n": 2,
@@ -202,6 +210,7 @@ def test_another_history_is_another_session(service: Service, db: psycopg.Connec
     assert one(db, "select count(*) from session") == 3
 
 
+@pytest.mark.shares
 def test_a_model_that_remembers_refuses_what_a_session_cannot_hold(service: Service) -> None:
     parts = [
         {
@@ -242,6 +251,7 @@ def test_a_user_interfaces_own_requests_are_not_remembered(service: Service, db:
     assert one(db, "select count(*) from memory") == 2
 
 
+@pytest.mark.shares
 def test_a_model_that_remembers_may_be_offered_tools(service: Service) -> None:
     given: dict[str, Any] = {"model": f"mindful/{SCRIPTED_GENERATOR}", "messages": ASK, "tools": [WEATHER]}
     client = service.client()
@@ -282,15 +292,17 @@ def test_responses_go_on_from_the_one_before(service: Service, db: psycopg.Conne
     client.responses.create(model=SCRIPTED_GENERATOR, input="And?", previous_response_id=third.id)
 
 
-def test_responses_that_are_not_stored_leave_nothing(service: Service, db: psycopg.Connection) -> None:
+def test_responses_that_are_not_stored_leave_nothing(
+    service: Service, brief: str, db: psycopg.Connection
+) -> None:
     client = service.client()
     tool: Any = {
         "type": "function",
         "name": "clock",
-        "parameters": {"type": "object", "properties": {}},
+        "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
         "strict": None,
     }
-    given: dict[str, Any] = {"model": GENERATOR, "input": "What time is it?", "store": False, "tools": [tool]}
+    given: dict[str, Any] = {"model": brief, "input": "What time is it?", "store": False, "tools": [tool]}
     answer = client.responses.create(**given, tool_choice="required", max_output_tokens=60)
     assert [item.type for item in answer.output] == ["function_call"]
     with client.responses.stream(**given, tool_choice="required") as stream:
@@ -325,6 +337,7 @@ def test_conversations_are_sessions(service: Service, db: psycopg.Connection) ->
     ],
     ids=str,
 )
+@pytest.mark.shares
 def test_errors_are_of_their_class(
     service: Service, given: dict[str, Any], error: type[openai.APIStatusError]
 ) -> None:
@@ -338,6 +351,7 @@ def test_errors_are_of_their_class(
         assert "this model's maximum context length is" in caught.value.message
 
 
+@pytest.mark.shares
 def test_a_client_waits_and_tries_again_after_429(service: Service, admin: psycopg.Connection) -> None:
     slow = str(one(admin, "select key_create('slow', 'customer-9', requests_per_minute => 1)"))
 
@@ -350,6 +364,7 @@ def test_a_client_waits_and_tries_again_after_429(service: Service, admin: psyco
     assert 0 < int(caught.value.response.headers["retry-after"]) <= 60
 
 
+@pytest.mark.shares
 def test_keys_are_asked_for_and_their_scopes_hold(service: Service, admin: psycopg.Connection) -> None:
     with pytest.raises(openai.AuthenticationError):
         service.client("wrong").models.list()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from serve.conftest import BODY, BUSY, CHAT, Service, Start, wait_until
+from serve.conftest import BODY, BUSY, CHAT, Service, Start, registered, wait_until
 from support.clock import Deadline
 from support.query import one
 
@@ -20,6 +20,7 @@ PATIENCE_S = 3
 """For how long these services wait for a client, in the place of 15 seconds."""
 
 
+@pytest.mark.shares
 def test_a_slow_sender_is_sent_away(start: Start) -> None:
     service = start(patience_s=PATIENCE_S)
     host, port = service.url.removeprefix("http://").split(":")
@@ -51,6 +52,7 @@ def is_kept(connection: socket.socket) -> bool:
     return any(row[2].endswith(port) and row[3] == "01" for row in rows)
 
 
+@pytest.mark.shares
 def test_a_head_or_a_body_that_never_ends_is_cut_off(start: Start) -> None:
     """Before the first request, after an answer, and after an answer that did not read its request."""
     service = start(patience_s=PATIENCE_S)
@@ -76,10 +78,11 @@ def test_a_head_or_a_body_that_never_ends_is_cut_off(start: Start) -> None:
             connection.close()
 
 
-def test_a_client_that_reads_nothing_is_cut_off(start: Start, admin: psycopg.Connection) -> None:
-    admin.execute("select model_register('judge', 'reranker', 'scripted', '')")
+def test_a_client_that_reads_nothing_is_cut_off(start: Start, judge: str) -> None:
     service = start("--keys", "--body-megabytes", "32", patience_s=PATIENCE_S)
-    body = {"model": "judge", "query": "tea", "documents": ["tea " * 2000] * 2000, "return_documents": True}
+    # Long words: the model takes its time for the number of them.
+    documents = ["tea " + "x" * 8000] * 2000
+    body = {"model": judge, "query": "tea", "documents": documents, "return_documents": True}
     content = json.dumps(body).encode()
     head = f"POST /v1/rerank HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {service.key}\r\n"
     head += f"content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
@@ -92,8 +95,9 @@ def test_a_client_that_reads_nothing_is_cut_off(start: Start, admin: psycopg.Con
 
 @pytest.mark.parametrize(("path", "reads"), [(CHAT, 1), ("/v1/responses", 0)])
 def test_a_stream_whose_reader_is_slow_ends_and_frees_its_connection(
-    start: Start, talker: str, db: psycopg.Connection, path: str, reads: int
+    start: Start, admin: psycopg.Connection, db: psycopg.Connection, path: str, reads: int
 ) -> None:
+    talker = registered(admin, "talker", ("so" * 1000 + " ") * 5000)  # 10 MB
     service = start("--keys", "--connections", "1", patience_s=PATIENCE_S)
     talk = {"messages": [{"role": "user", "content": "Talk"}]}
     asked = talk if path == CHAT else {"input": "Talk", "store": False}

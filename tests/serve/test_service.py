@@ -60,9 +60,12 @@ def test_two_keys_never_see_each_others_rows(
     assert {tenant for (tenant,) in owners} == {"customer-7", "customer-8"}
 
 
-def test_a_resent_history_is_not_found_by_another_tenant(service: Service, other_key: str) -> None:
+@pytest.mark.shares
+def test_a_resent_history_is_not_found_by_another_tenant(
+    service: Service, other_key: str, brief: str
+) -> None:
     talk: list[Any] = [{"role": "user", "content": "Tell me about the keeper of the lighthouse. " * 12}]
-    given: dict[str, Any] = {"model": GENERATOR, "messages": talk, "max_tokens": 2}
+    given: dict[str, Any] = {"model": brief, "messages": talk, "max_tokens": 2}
     service.client().chat.completions.create(**given)
     again = service.client().chat.completions.create(**given)
     other = service.client(other_key).chat.completions.create(**given)
@@ -75,6 +78,7 @@ def test_a_resent_history_is_not_found_by_another_tenant(service: Service, other
 
 
 @pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.shares
 def test_a_client_that_goes_away_cancels_its_statement(
     service: Service, db: psycopg.Connection, streams: bool
 ) -> None:
@@ -96,6 +100,7 @@ def test_a_client_that_goes_away_cancels_its_statement(
         wait_until(lambda: one(db, BUSY) == 0)
 
 
+@pytest.mark.shares
 def test_unknown_paths_and_methods_have_errors_of_the_same_form(service: Service) -> None:
     assert service.get("/v1/audio").status_code == 404
     assert service.get("/v1/audio").json()["error"]["code"] == "unknown_url"
@@ -113,6 +118,7 @@ def test_health_and_figures_need_no_key_and_name_no_tenant(service: Service) -> 
     assert "customer-7" not in figures
 
 
+@pytest.mark.shares
 def test_pages_of_the_web_may_not_call_it(service: Service) -> None:
     preflight = httpx2.options(
         service.url + CHAT, headers={"origin": "https://example.org", "access-control-request-method": "POST"}
@@ -170,6 +176,7 @@ def test_a_database_that_goes_away_is_waited_for(
     wait_until(lambda: service.post(CHAT, BODY).status_code == 200)
 
 
+@pytest.mark.shares
 async def test_many_streams_at_once_end_or_are_sent_away(start: Start) -> None:
     service = start("--keys", "--connections", "2", "--queue-seconds", "60")
     async with openai.AsyncOpenAI(
@@ -219,8 +226,9 @@ def test_no_connection_is_waited_for_longer_than_is_said(start: Start) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("limit", "words"), [(None, 256), (9, 9), (-1, 600)])
+@pytest.mark.shares
 def test_minus_one_is_what_fits_with_memories_too(
-    service: Service, talker: str, stream: bool, limit: int | None, words: int
+    service: Service, talker: str, scripted: None, stream: bool, limit: int | None, words: int
 ) -> None:
     talk: list[Any] = ASK
     answer = service.client().chat.completions.create(
@@ -233,6 +241,7 @@ def test_minus_one_is_what_fits_with_memories_too(
     assert len(text.split()) == words
 
 
+@pytest.mark.shares
 def test_the_audit_names_who_and_what_but_not_what_was_said(
     dsn_of: Mapping[str, str], key: str, tmp_path: Path
 ) -> None:
@@ -252,6 +261,7 @@ PERSONAL = ("ana@example.org", "415-555-2671", "4111 1111 1111 1111", "AKIAIOSFO
 
 
 @pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.shares
 def test_the_audit_shows_contents_on_request_without_personal_data(
     dsn_of: Mapping[str, str], key: str, tmp_path: Path, streams: bool
 ) -> None:
@@ -279,6 +289,7 @@ def test_a_number_that_a_stream_cuts_in_two_is_redacted() -> None:
     assert contents.redacted()["answer"] == "Call [phone] or ask."
 
 
+@pytest.mark.shares
 def test_the_guides_own_client_is_served(dsn_of: Mapping[str, str]) -> None:
     """A client that parses each line of data as JSON, sends max_tokens -1 and a name with a slash."""
     alias = f"Owner/Name-GGUF={SCRIPTED_GENERATOR}"

@@ -23,6 +23,7 @@ INPUT: list[Any] = [
 ]
 
 
+@pytest.mark.shares
 def test_a_response_is_read_again_with_its_input(service: Service) -> None:
     client = service.client()
     made = client.responses.create(model=MODEL, input=INPUT, instructions="Be brief.")
@@ -91,6 +92,7 @@ def test_another_key_neither_reads_nor_deletes_them(
     assert one(db, "select count(*) from memory") == 2
 
 
+@pytest.mark.shares
 def test_a_key_without_the_scope_memory_reads_none(service: Service, admin: psycopg.Connection) -> None:
     made = service.client().responses.create(model=MODEL, input="Hi")
     key = one(admin, "select key_create('small', 'customer-7', '{chat}')")
@@ -120,9 +122,12 @@ LIKELY = st.sampled_from(
 )  # fmt: skip
 
 
-def test_no_address_and_no_form_makes_the_service_fail(start: Start, scripted: None) -> None:
+def test_no_address_and_no_form_makes_the_service_fail(
+    start: Start, scripted: None, admin: psycopg.Connection
+) -> None:
     from urllib.parse import quote_from_bytes
 
+    admin.execute("select model_default_set(%s, force => true)", (SCRIPTED_GENERATOR,))
     service = start("--no-keys", tenant="customer-7")
 
     def quoted(text: str) -> str:

@@ -136,6 +136,7 @@ ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     "tool_unregister": {"name": "now"},
     "training_evaluate": {"run": 1},
     "_mindful.training_fail": {"id": 1, "error": "It failed."},
+    "_mindful.training_running": {"id": 1},
     "_mindful.training_finish": {"id": 1, "adapter": "x"},
     "_mindful.training_start": {"run": 1, "dataset_sha256": "0"},
 }
@@ -203,7 +204,14 @@ FUNCTIONS = """
             or p.pronamespace = '_mindful'::regnamespace and p.proname = any (%s))
         and has_function_privilege('mindful_user', p.oid, 'execute')
 """
-COMMAND_LINE = ["replay_hash", "training_model", "training_start", "training_finish", "training_fail"]
+COMMAND_LINE = [
+    "replay_hash",
+    "training_model",
+    "training_start",
+    "training_running",
+    "training_finish",
+    "training_fail",
+]
 """Functions of the schema _mindful that users call through the command line."""
 
 

@@ -33,6 +33,7 @@ class Cluster:
         self._parameters = conninfo_to_dict(dsn)
         self._token = secrets.token_hex(4)
         self._made = 0
+        self._kept: psycopg.Connection | None = None
 
     @classmethod
     def of_environment(cls) -> Cluster:
@@ -91,6 +92,20 @@ class Cluster:
         """Drop a role that owns nothing any more."""
         self._run("drop role if exists {}", role)
 
+    def close(self) -> None:
+        """End the connection that makes and drops databases."""
+        if self._kept is not None:
+            self._kept.close()
+
     def _run(self, statement: LiteralString | str, *names: str) -> None:
-        with self.connect() as connection:
-            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+        composed = sql.SQL(statement).format(*map(sql.Identifier, names))
+        try:
+            self._connection().execute(composed)
+        except psycopg.OperationalError:  # a test restarted the server
+            self._kept = None
+            self._connection().execute(composed)
+
+    def _connection(self) -> psycopg.Connection:
+        if self._kept is None or self._kept.closed:
+            self._kept = self.connect()
+        return self._kept

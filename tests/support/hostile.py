@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import random
+from collections.abc import Mapping
+from functools import cache
 
 _UNITS = {
     "the": " the",
@@ -64,7 +66,8 @@ _UNITS = {
 }
 
 
-def texts(size: int) -> dict[str, str]:
+@cache
+def texts(size: int) -> Mapping[str, str]:
     """Return hostile texts of at most so many bytes of UTF-8, by what they are made of."""
     found = {name: unit * (size // len(unit.encode())) for name, unit in _UNITS.items()}
     found |= {

@@ -68,9 +68,7 @@ def exported(command: Command, model: str, directory: Path) -> Path:
     return Path(done.output.strip())
 
 
-def full_disk(
-    size: str, directory: Path, dsn: str, *arguments: str, python: str = sys.executable
-) -> subprocess.CompletedProcess[str]:
+def full_disk(size: str, directory: Path, dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command where a directory is a disk of this size, which nobody else sees."""
     mount = f'mount -t tmpfs -o size={size} tmpfs "$0" && exec "$@"'
     # Who is root already need not become it, and keeps what it may do: the server's socket is another user's.
@@ -79,7 +77,7 @@ def full_disk(
     if not shutil.which("unshare") or subprocess.run([*alone, "true"], check=False).returncode:
         pytest.skip("this system lets nobody mount a disk of his own")
     return subprocess.run(
-        [*alone, mount, str(directory), python, "-m", "mindful_client", *arguments],
+        [*alone, mount, str(directory), sys.executable, "-m", "mindful_client", *arguments],
         env=os.environ | {"MINDFUL_DSN": dsn, "PYTHONPATH": PACKAGES},
         capture_output=True,
         text=True,

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,22 +23,23 @@ READERS = {"support/clock.py", "support/load_gaps.py", "support/served.py"}
 PRINTERS = {"support/clock.py", "attack/conftest.py", "unit/test_clock.py"}
 
 
-def files() -> Iterator[tuple[str, ast.Module]]:
+def nodes() -> Iterator[tuple[str, ast.AST]]:
     for path in sorted(TESTS.rglob("*.py")):
         name = str(path.relative_to(TESTS))
         if not name.startswith(MEASURED_ALONE):
-            yield name, ast.parse(path.read_text())
+            for node in ast.walk(ast.parse(path.read_text())):
+                yield name, node
 
 
 def reads(node: ast.AST) -> bool:
     """Whether something reads the wall clock to measure by it."""
     if isinstance(node, ast.Attribute):
-        return node.attr in CLOCKS or ast.unparse(node) == "time.time"
+        return node.attr in CLOCKS or (node.attr == "time" and ast.unparse(node) == "time.time")
     if isinstance(node, ast.ImportFrom):
         return node.module == "time" and any(one.name in CLOCKS | {"time"} for one in node.names)
     if isinstance(node, ast.Compare) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub)):
-        calls = (ast.unparse(part.func) for part in ast.walk(node) if isinstance(part, ast.Call))
-        return "datetime.now" in calls
+        nows = (part for part in ast.walk(node) if isinstance(part, ast.Attribute) and part.attr == "now")
+        return any(ast.unparse(now) == "datetime.now" for now in nows)
     return False
 
 
@@ -81,9 +82,9 @@ def is_short(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, int | float) and node.value < 20
 
 
-def found(holds: str) -> list[str]:
-    """Name the lines of code that the tests have, and their files."""
-    tests = {
+def found() -> dict[str, list[str]]:
+    """Name the lines of code of the tests by what they do, and their files."""
+    tests: dict[str, Callable[[str, ast.AST], bool]] = {
         "reads": lambda name, node: reads(node) and name not in READERS,
         "prints": lambda name, node: (
             isinstance(node, ast.Attribute) and node.attr == "taken_s" and name not in PRINTERS
@@ -91,21 +92,22 @@ def found(holds: str) -> list[str]:
         "breaks": lambda name, node: breaks_off(node),
         "hurries": lambda name, node: hurries(node),
     }
-    return [
-        f"{name}:{getattr(node, 'lineno', 0)}"
-        for name, tree in files()
-        for node in ast.walk(tree)
-        if tests[holds](name, node)
-    ]
+    lines: dict[str, list[str]] = {holds: [] for holds in tests}
+    for name, node in nodes():
+        for holds, test in tests.items():
+            if test(name, node):
+                lines[holds].append(f"{name}:{getattr(node, 'lineno', 0)}")
+    return lines
 
 
 def test_no_test_reads_the_wall_clock_but_by_the_helper() -> None:
-    assert found("reads") == [], (
+    lines = found()
+    assert lines["reads"] == [], (
         "measure by `for clock in within(limit_s)`, wait by Deadline(), of support.clock"
     )
-    assert found("prints") == [], "what was taken is compared by within() alone"
-    assert found("breaks") == [], "a loop by within() is never broken off"
-    assert found("hurries") == [], "what guards against a hang waits for a minute"
+    assert lines["prints"] == [], "what was taken is compared by within() alone"
+    assert lines["breaks"] == [], "a loop by within() is never broken off"
+    assert lines["hurries"] == [], "what guards against a hang waits for a minute"
 
 
 @pytest.mark.parametrize(

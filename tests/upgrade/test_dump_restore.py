@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import psycopg
@@ -112,27 +112,33 @@ def go_on(db: psycopg.Connection, ana: psycopg.Connection) -> None:
         assert max(row["id"] for row in after[table]) == max(row["id"] for row in before[table]) + 1
 
 
+@pytest.fixture(scope="module")
+def filled(cluster: Cluster, template: str, roles: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """A database that has rows in every table, which tests only read, and the role of ana."""
+    with cluster.database(template) as name:
+        with cluster.connect(name) as db, cluster.connect(name, roles["ana"]) as ana:
+            fill(db, ana)
+        yield name, roles["ana"]
+
+
 @pytest.mark.parametrize("form", ["plain", "custom"])
 def test_a_restored_database_is_the_same_and_goes_on(
     form: str,
     cluster: Cluster,
-    db: psycopg.Connection,
-    ana: psycopg.Connection,
-    dsn: str,
+    filled: tuple[str, str],
     new_database: Callable[[], str],
     tmp_path: Path,
 ) -> None:
-    fill(db, ana)
+    origin, user = filled
     dump, name = str(tmp_path / "dump"), new_database()
     target = cluster.dsn(name)
-    run(program(db, "pg_dump"), f"--dbname={dsn}", f"--format={form}", f"--file={dump}")
-    if form == "plain":
-        psql = [program(db, "psql"), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"]
-        run(*psql, f"--dbname={target}", f"--file={dump}", environment=COUNTED)
-    else:
-        run(program(db, "pg_restore"), "--exit-on-error", f"--dbname={target}", dump, environment=COUNTED)
-
-    with cluster.connect(name) as restored:
+    with cluster.connect(origin) as db, cluster.connect(name) as restored:
+        run(program(db, "pg_dump"), f"--dbname={cluster.dsn(origin)}", f"--format={form}", f"--file={dump}")
+        if form == "plain":
+            psql = [program(db, "psql"), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"]
+            run(*psql, f"--dbname={target}", f"--file={dump}", environment=COUNTED)
+        else:
+            run(program(db, "pg_restore"), "--exit-on-error", f"--dbname={target}", dump, environment=COUNTED)
         assert [
             name
             for name in calls(restored)
@@ -140,7 +146,7 @@ def test_a_restored_database_is_the_same_and_goes_on(
         ] == []
         assert differences(snapshot(restored), snapshot(db)) == []
         assert rows_of(restored) == rows_of(db)
-        with cluster.connect(name, ana.info.user) as ana_restored:
+        with cluster.connect(name, user) as ana_restored:
             go_on(restored, ana_restored)
 
 

@@ -183,6 +183,11 @@ def installed(cluster: Cluster, bare_template: str) -> Iterator[psycopg.Connecti
         yield connection
 
 
+@pytest.fixture(scope="module")
+def before(installed: psycopg.Connection) -> list[str]:
+    return snapshot(installed)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -226,8 +231,7 @@ def installed(cluster: Cluster, bare_template: str) -> Iterator[psycopg.Connecti
         "update pg_extension set extcondition[1] = 'where false' where extname = 'mindful'",
     ],
 )
-def test_the_snapshot_notices(change: str, installed: psycopg.Connection) -> None:
-    before = snapshot(installed)
+def test_the_snapshot_notices(change: str, installed: psycopg.Connection, before: list[str]) -> None:
     with installed.transaction(force_rollback=True):
         installed.execute("set local client_min_messages = warning")
         installed.execute(change.encode())

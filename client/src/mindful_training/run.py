@@ -109,7 +109,9 @@ class Training:
         key = json.loads(json.dumps({"sha256": manifest["sha256"], "parameters": asdict(self._parameters)}))
         if self._state.exists():
             state = json.loads(self._state.read_text())
-            if {name: state[name] for name in key} == key:
+            # The server ends the evaluation of a command that was killed, and completes its training.
+            same = {name: state[name] for name in key} == key
+            if same and server.training_running(self._client, state["training"]):
                 return int(state["training"])
         identity = server.training_start(
             self._client, manifest["run"], manifest["sha256"], asdict(self._parameters)

@@ -48,6 +48,11 @@ def training_start(client: Client, run: int, dataset_sha256: str, parameters: Ma
     return int(client._run(scalar("training_start", given, schema=_SCHEMA)))
 
 
+def training_running(client: Client, training: int) -> bool:
+    """Return whether a training of the tenant has neither been completed nor failed."""
+    return bool(client._run(scalar("training_running", {"id": training}, schema=_SCHEMA)))
+
+
 def training_finish(client: Client, training: int, adapter: str) -> TrainingDetail:
     """Evaluate the base and the adapter, and make the adapter the tenant's default generator if it is better.
 

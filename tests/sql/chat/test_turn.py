@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import SCRIPTED_GENERATOR
+from support import SCRIPTED_GENERATOR, Cluster
 
 WATCH = """do language plpython3u $do$
 from mindful.core.backend import Backend
@@ -43,17 +43,18 @@ PERSONAL = "What did I promise my dentist?"
 """A question that memories alone can answer: whether they do is weighed."""
 
 
-@pytest.fixture
-def message() -> str:
-    """The third turn's message."""
-    return MESSAGE
+@pytest.fixture(scope="module")
+def watched(
+    cluster: Cluster, template: str, roles: Mapping[str, str], request: pytest.FixtureRequest
+) -> list[tuple[int | str, str]]:
+    """What the third turn of a session ran and embedded; a parameter is the turn's message."""
+    with cluster.database(template) as name, cluster.connect(name) as db:
+        return watch(db, roles["ana"], getattr(request, "param", MESSAGE))
 
 
-@pytest.fixture
-def watched(db: psycopg.Connection, roles: Mapping[str, str], message: str) -> list[tuple[int | str, str]]:
-    """What the third turn of a session ran and embedded."""
+def watch(db: psycopg.Connection, name: str, message: str) -> list[tuple[int | str, str]]:
     db.execute(WATCH)
-    role = psycopg.sql.Identifier(roles["ana"])
+    role = psycopg.sql.Identifier(name)
     db.execute(psycopg.sql.SQL("set role {}").format(role))
     row = db.execute("select session_start('a talk')").fetchone()
     assert row
@@ -93,15 +94,13 @@ def test_a_turn_embeds_its_message_and_its_reply_once(watched: list[tuple[int | 
     assert len(embedded) == 2
 
 
-@pytest.mark.parametrize("message", [PERSONAL])
-def test_a_question_about_own_matters_takes_few_more(
-    watched: list[tuple[int | str, str]], message: str
-) -> None:
+@pytest.mark.parametrize("watched", [PERSONAL], indirect=True)
+def test_a_question_about_own_matters_takes_few_more(watched: list[tuple[int | str, str]]) -> None:
     own = [text for kind, text in watched if kind == 0]
     assert len(own) <= 20, "\n".join(own)
     embedded = [text for kind, text in watched if kind == "embedded"]
-    assert embedded.count(message) == 1
+    assert embedded.count(PERSONAL) == 1
     assert embedded[-1].startswith("I do not know")
     parts = embedded[1:-1]
     assert len(set(parts)) == len(parts) <= 6
-    assert all(set(part.split()) < set(message.split()) for part in parts)
+    assert all(set(part.split()) < set(PERSONAL.split()) for part in parts)

@@ -10,6 +10,7 @@ import pytest
 from psycopg.rows import dict_row
 from support import SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR, fails
 from support.deletion import delete
+from support.memories import remember_all
 
 KEYS = ["chat_temperature", "chat_memories", "signal_tier", "chat_escalate"]
 
@@ -28,8 +29,7 @@ def answered_from_memory(db: psycopg.Connection, user: psycopg.Connection, count
     ]
     script = json.dumps({"replies": facts, "default": "I do not know.", "logprob": -0.1})
     db.execute("update model set options = %s where name = %s", (script, SCRIPTED_GENERATOR))
-    for fact, _ in facts:
-        user.execute("select memory_insert(%s)", (fact,))
+    remember_all(user, *(fact for fact, _ in facts))
     gold = json.dumps(
         [
             {"question": f"What is the code of room {at}?", "answers": [str(at * 7 + 1000)]}
@@ -254,7 +254,7 @@ def test_bad_input(ana: psycopg.Connection) -> None:
 
 
 def test_a_cancelled_replay_leaves_nothing(db: psycopg.Connection, ana: psycopg.Connection) -> None:
-    answered_from_memory(db, ana)
+    answered_from_memory(db, ana, 60)
     ana.execute("set statement_timeout = 30")
     with fails("57014", hint=None):
         ana.execute("select confidence_tune()")

@@ -56,9 +56,9 @@ def test_a_change_is_forgotten_with_the_message_that_asked_for_it(
     session = chat(ana, "Call me Anna.")
     if inserted:
         ana.execute("select message_insert(%s, 'user', 'Please call me Ana.')", (session,))
-        ana.execute("select llm_chat(null, %s)", (session,))
+        ana.execute("select llm_chat(null, %s, model => %s)", (session, SCRIPTED_GENERATOR))
     else:
-        ana.execute("select llm_chat('Please call me Ana.', %s)", (session,))
+        chat(ana, "Please call me Ana.", session)
     assert [line for line, _ in told(ana, session)] == ['The user is called "Ana".']
     row = ana.execute("select id from memory where content = 'Please call me Ana.'").fetchone()
     assert row is not None
@@ -124,11 +124,13 @@ def test_whatever_is_set_is_told_as_one_quoted_line(ana: psycopg.Connection) -> 
 @pytest.mark.parametrize(
     ("key", "value"), [("assistant_tone", "rude"), ("answer_language", "Klingon"), ("user_name", "x" * 61)]
 )
+@pytest.mark.shares
 def test_values_are_those_of_the_definition(ana: psycopg.Connection, key: str, value: str) -> None:
     with fails("22023"):
         ana.execute("select setting_set(%s, to_jsonb(%s::text))", (key, value))
 
 
+@pytest.mark.shares
 def test_every_language_that_can_be_set_can_be_asked_for(ana: psycopg.Connection) -> None:
     rows = ana.execute(
         "select unnest(choices) from setting_definition where key = 'answer_language'"

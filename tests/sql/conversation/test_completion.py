@@ -56,6 +56,7 @@ def called(
     return [row[0] for row in connection.execute(form.format(names).encode(), values).fetchall()]
 
 
+@pytest.mark.shares
 def test_an_answer_says_why_it_ended_and_what_it_cost(ana: psycopg.Connection) -> None:
     (row,) = complete(ana, model=SCRIPTED_GENERATOR)
     assert (row["text"], row["finish_reason"], row["choice"]) == (
@@ -68,13 +69,14 @@ def test_an_answer_says_why_it_ended_and_what_it_cost(ana: psycopg.Connection) -
     assert (row["text"], row["finish_reason"]) == ("The capital", "length")
 
 
-def test_nothing_is_remembered(brief: str, ana: psycopg.Connection) -> None:
+def test_nothing_is_remembered(ana: psycopg.Connection) -> None:
     complete(ana, model=SCRIPTED_GENERATOR)
     stream(ana, model=SCRIPTED_GENERATOR)
     assert one(ana, "select count(*) from memory") == one(ana, "select count(*) from session") == 0
     assert one(ana, "select count(*) from generation") == 2
 
 
+@pytest.mark.shares
 def test_minus_one_token_is_as_many_as_fit(
     brief: str, admin: psycopg.Connection, ana: psycopg.Connection
 ) -> None:
@@ -85,6 +87,7 @@ def test_minus_one_token_is_as_many_as_fit(
     assert row["prompt_tokens"] + row["completion_tokens"] == 40
 
 
+@pytest.mark.shares
 def test_a_list_that_ends_with_the_assistants_words_is_continued(ana: psycopg.Connection) -> None:
     begun = "The capital of France is the city of"
     (row,) = complete(ana, [*ASK, {"role": "assistant", "content": begun}], max_tokens=4)
@@ -99,12 +102,14 @@ def test_a_list_that_ends_with_the_assistants_words_is_continued(ana: psycopg.Co
     )
 
 
+@pytest.mark.shares
 def test_a_plain_text_is_continued_without_the_template(ana: psycopg.Connection) -> None:
     (row,) = complete(ana, "The capital of France is", max_tokens=3)
     assert "Paris" in row["text"]
     assert row["prompt_tokens"] < 8
 
 
+@pytest.mark.shares
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_a_stream_is_the_whole_answer_in_pieces(brief: str, ana: psycopg.Connection, index: int) -> None:
     cases: list[dict[str, Any]] = [
@@ -124,6 +129,7 @@ def test_a_stream_is_the_whole_answer_in_pieces(brief: str, ana: psycopg.Connect
             assert logprobs == pytest.approx([one["logprob"] for one in row["logprobs"]], abs=1e-5)
 
 
+@pytest.mark.shares
 def test_choices_of_a_seed_differ_and_repeat(brief: str, ana: psycopg.Connection) -> None:
     first = [row["text"] for row in complete(ana, temperature=1.5, seed=5, n=3, max_tokens=12)]
     assert len(set(first)) > 1
@@ -131,6 +137,7 @@ def test_choices_of_a_seed_differ_and_repeat(brief: str, ana: psycopg.Connection
     assert complete(ana, temperature=1.5, seed=6, max_tokens=12)[0]["text"] == first[1]
 
 
+@pytest.mark.shares
 def test_logprobs_hold_each_token_and_the_likeliest_in_its_place(brief: str, ana: psycopg.Connection) -> None:
     (row,) = complete(ana, max_tokens=5, top_logprobs=4)
     assert len(row["logprobs"]) == 5
@@ -146,6 +153,7 @@ def test_logprobs_hold_each_token_and_the_likeliest_in_its_place(brief: str, ana
     assert complete(ana, max_tokens=2)[0]["logprobs"] is None
 
 
+@pytest.mark.shares
 def test_a_character_of_several_tokens_is_one_piece_of_text_with_all_its_bytes(
     ana: psycopg.Connection,
 ) -> None:
@@ -155,6 +163,7 @@ def test_a_character_of_several_tokens_is_one_piece_of_text_with_all_its_bytes(
     assert "".join(piece["text"] for piece in pieces) == data.decode(errors="replace")
 
 
+@pytest.mark.shares
 def test_a_bias_forbids_and_forces_tokens(brief: str, ana: psycopg.Connection) -> None:
     (row,) = complete(ana, max_tokens=4, logit_bias={"42": 100}, top_logprobs=0)
     (forced,) = {token["token"] for token in row["logprobs"]}
@@ -162,6 +171,7 @@ def test_a_bias_forbids_and_forces_tokens(brief: str, ana: psycopg.Connection) -
     assert forced not in row["text"]
 
 
+@pytest.mark.shares
 def test_a_penalty_ends_repetition(ana: psycopg.Connection) -> None:
     words = [
         complete(ana, max_tokens=30, **given)[0]["text"].split()
@@ -182,11 +192,13 @@ def test_the_truncations_decide_what_can_be_drawn(brief: str, ana: psycopg.Conne
     assert wide != greedy
 
 
+@pytest.mark.shares
 def test_a_stop_ends_the_text_before_it(brief: str, ana: psycopg.Connection) -> None:
     (row,) = complete(ana, model=SCRIPTED_GENERATOR, stop=["Paris"], top_logprobs=0)
     assert (row["text"], row["finish_reason"]) == ("The capital of France is ", "stop")
 
 
+@pytest.mark.shares
 @pytest.mark.parametrize("choice", ["required", "get_weather"])
 def test_a_forced_call_fits_the_functions_parameters(
     brief: str, ana: psycopg.Connection, choice: str
@@ -202,6 +214,7 @@ def test_a_forced_call_fits_the_functions_parameters(
     assert 1 <= arguments["days"] <= 9
 
 
+@pytest.mark.shares
 def test_a_call_is_streamed_with_its_name_once(brief: str, ana: psycopg.Connection) -> None:
     pieces = [
         row["tool_call"]
@@ -217,6 +230,7 @@ def test_a_call_is_streamed_with_its_name_once(brief: str, ana: psycopg.Connecti
 CALLS = '<tool_call>\n{"name": "clock", "arguments": {}}\n</tool_call>'
 
 
+@pytest.mark.shares
 @pytest.mark.parametrize(
     ("reply", "text", "calls"),
     [
@@ -229,17 +243,19 @@ CALLS = '<tool_call>\n{"name": "clock", "arguments": {}}\n</tool_call>'
 def test_the_model_may_call_or_answer(
     admin: psycopg.Connection, ana: psycopg.Connection, reply: str, text: str, calls: int
 ) -> None:
+    caller = f"caller{len(reply)}"
     admin.execute(
-        "select model_register('caller', 'generator', 'scripted', '', %s)",
-        (Jsonb({"replies": [], "default": reply}),),
+        "select model_register(%s, 'generator', 'scripted', '', %s)",
+        (caller, Jsonb({"replies": [], "default": reply})),
     )
-    (row,) = complete(ana, tools=[CLOCK], model="caller")
+    (row,) = complete(ana, tools=[CLOCK], model=caller)
     assert (row["text"], len(row["tool_calls"] or [])) == (text, calls)
     if calls:
         assert json.loads(row["tool_calls"][0]["arguments"]) == {}
         assert row["finish_reason"] == "tool_calls"
 
 
+@pytest.mark.shares
 def test_results_of_calls_are_shown_to_the_model(ana: psycopg.Connection) -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
     talk = [
@@ -250,6 +266,7 @@ def test_results_of_calls_are_shown_to_the_model(ana: psycopg.Connection) -> Non
     assert "seven" in complete(ana, talk, tools=[CLOCK], tool_choice="none", max_tokens=20)[0]["text"].lower()
 
 
+@pytest.mark.shares
 def test_json_fits_its_schema_and_one_that_is_cut_says_so(brief: str, ana: psycopg.Connection) -> None:
     schema = {
         "type": "object",
@@ -319,9 +336,11 @@ def turns(count: int) -> list[dict[str, str]]:
 
 def test_a_resent_history_costs_its_new_tokens_on_any_connection(brief: str, connect: Connect) -> None:
     talk: list[dict[str, str]] = []
+    connections = [connect("ana"), connect("ana")]
     for at in range(10):
         talk.append({"role": "user", "content": f"{at}. {LIGHTHOUSE}Who is he?"})
-        (row,) = complete(connect("ana"), talk, max_tokens=12)
+        connections[at % 2].execute("select model_unload()")
+        (row,) = complete(connections[at % 2], talk, max_tokens=12)
         talk.append({"role": "assistant", "content": row["text"]})
         # The client's words and the template's are new, and 15 tokens that no state was kept of.
         assert not at or row["prompt_tokens"] - row["cached_tokens"] < 70

@@ -56,7 +56,7 @@ def test_core_memories_are_found_by_their_index(ana: psycopg.Connection) -> None
     assert any("memory_core" in line for (line,) in plan), plan
 
 
-def test_the_tokens_are_those_of_the_prompt(ana: psycopg.Connection) -> None:
+def test_the_tokens_are_those_of_the_prompt(brief: str, ana: psycopg.Connection) -> None:
     remember(ana, "I am allergic to nuts.", {"core": True})
     ana.execute("select memory_insert('The alarm code is 42.')")
     row = ana.execute("select session_start()").fetchone()
@@ -97,7 +97,7 @@ def test_what_was_shown_is_counted(ana: psycopg.Connection, connect: Connect) ->
     assert (known, 2) in ana.execute(accesses).fetchall()
 
 
-def test_a_turn_that_was_rolled_back_is_shown_to_nobody(ana: psycopg.Connection) -> None:
+def test_a_turn_that_was_rolled_back_is_shown_to_nobody(brief: str, ana: psycopg.Connection) -> None:
     """The connection that computed it holds its tokens still: what is shown comes from the table."""
     row = ana.execute("select session_start()").fetchone()
     assert row is not None

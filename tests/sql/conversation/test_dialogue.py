@@ -9,6 +9,8 @@ import pytest
 from psycopg.types.json import Jsonb
 from support import SCRIPTED_EMBEDDER
 
+pytestmark = pytest.mark.shares
+
 MEMORIES = (
     "Anna Berg lives in Linz.",
     "Yesterday Anna Stein moved to Graz, where she lives.",
@@ -69,16 +71,18 @@ DIALOGUES = [
 
 
 @pytest.fixture
-def known(db: psycopg.Connection, ana: psycopg.Connection) -> psycopg.Connection:
+def known(db: psycopg.Connection, customer: psycopg.Connection) -> psycopg.Connection:
     db.execute(
-        "select model_register('first', 'generator', 'scripted', '', %s)", (Jsonb({"default": "Yes."}),)
+        "select model_register('first', 'generator', 'scripted', '', %s)"
+        " where not exists (select from model where name = 'first')",
+        (Jsonb({"default": "Yes."}),),
     )
     db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
     for content in MEMORIES:
-        ana.execute("select memory_insert(%s)", (content,))
-    ana.execute("select setting_set('chat_clarify', 'true')")
-    ana.execute("select setting_set('chat_unknown', 'false')")
-    return ana
+        customer.execute("select memory_insert(%s)", (content,))
+    customer.execute("select setting_set('chat_clarify', 'true')")
+    customer.execute("select setting_set('chat_unknown', 'false')")
+    return customer
 
 
 def chat(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+pytestmark = pytest.mark.shares
+
 STATED = (
     "Hi! I am Tom and I run a small bakery in Leeds with my sister Priya.",
     "We have three ovens, and the oldest one breaks down every winter.",
@@ -13,11 +15,11 @@ STATED = (
 
 
 @pytest.fixture
-def told(ana: psycopg.Connection) -> psycopg.Connection:
+def told(customer: psycopg.Connection) -> psycopg.Connection:
     for content in STATED:
-        ana.execute("select memory_insert(%s)", (content,))
-    ana.execute("select memory_insert('The harbor of Hamburg is on the Elbe.')")
-    return ana
+        customer.execute("select memory_insert(%s)", (content,))
+    customer.execute("select memory_insert('The harbor of Hamburg is on the Elbe.')")
+    return customer
 
 
 def reply(connection: psycopg.Connection, message: str) -> str:
@@ -33,9 +35,9 @@ def test_the_users_name_is_known(told: psycopg.Connection) -> None:
     assert reply(told, "Do you remember who I am?") == "Your name is Thomas Reed."
 
 
-def test_a_name_that_was_never_told_is_unknown(ana: psycopg.Connection) -> None:
-    ana.execute("select memory_insert('My sister is called Ella, and I am German.')")
-    assert reply(ana, "What is my name?").startswith("I do not know")
+def test_a_name_that_was_never_told_is_unknown(customer: psycopg.Connection) -> None:
+    customer.execute("select memory_insert('My sister is called Ella, and I am German.')")
+    assert reply(customer, "What is my name?").startswith("I do not know")
 
 
 def test_the_setting_of_the_name_comes_first(told: psycopg.Connection) -> None:
@@ -113,14 +115,14 @@ def test_a_chat_without_a_session_is_kept_to_its_own(told: psycopg.Connection) -
     assert row.fetchone() == ([],)
 
 
-def test_a_forgotten_or_expired_name_is_not_told(ana: psycopg.Connection) -> None:
-    row = ana.execute("select memory_insert('My name is Thomas Reed.')").fetchone()
-    ana.execute(
+def test_a_forgotten_or_expired_name_is_not_told(customer: psycopg.Connection) -> None:
+    row = customer.execute("select memory_insert('My name is Thomas Reed.')").fetchone()
+    customer.execute(
         "insert into memory (content, valid_to) values ('My name is Old Tom.', now() - interval '1 day')"
     )
-    assert reply(ana, "What is my name?") == "Your name is Thomas Reed."
-    ana.execute("select memory_forget(array[%s::bigint])", row)
-    assert reply(ana, "What is my name?").startswith("I do not know")
+    assert reply(customer, "What is my name?") == "Your name is Thomas Reed."
+    customer.execute("select memory_forget(array[%s::bigint])", row)
+    assert reply(customer, "What is my name?").startswith("I do not know")
 
 
 def test_the_name_is_said_whatever_the_model_says(told: psycopg.Connection) -> None:
@@ -129,40 +131,40 @@ def test_the_name_is_said_whatever_the_model_says(told: psycopg.Connection) -> N
     assert reply(told, "What is my surname?").startswith("I do not know")
 
 
-def test_memories_of_a_topic_are_quoted_though_recall_scores_them_lower(ana: psycopg.Connection) -> None:
+def test_memories_of_a_topic_are_quoted_though_recall_scores_them_lower(customer: psycopg.Connection) -> None:
     for content in (
         "The railway club meets every first Tuesday at the Methodist hall.",
         "By the way, the railway club now meets on Thursdays instead of Tuesdays.",
         "The annual fee of the railway club is 45 pounds.",
         "The club's fee went up to 52 pounds this year.",
     ):
-        ana.execute("select memory_insert(%s)", (content,))
-    answer = reply(ana, "What do you remember about the railway club?")
+        customer.execute("select memory_insert(%s)", (content,))
+    answer = reply(customer, "What do you remember about the railway club?")
     assert answer.startswith("I remember: ")
     assert "Methodist" in answer
     assert "45" in answer
 
 
-def test_a_yes_or_no_of_ones_own_is_not_denied(ana: psycopg.Connection) -> None:
-    ana.execute("select memory_insert('I play the cello, and my cello was built in 1887 in Mirecourt.')")
-    assert "I play the cello" in reply(ana, "Do I play the cello?")
+def test_a_yes_or_no_of_ones_own_is_not_denied(customer: psycopg.Connection) -> None:
+    customer.execute("select memory_insert('I play the cello, and my cello was built in 1887 in Mirecourt.')")
+    assert "I play the cello" in reply(customer, "Do I play the cello?")
 
 
-def test_a_statement_with_a_relative_clause_is_no_question(ana: psycopg.Connection) -> None:
-    ana.execute("select memory_insert('I share a flat in Rotterdam with my cousin Femke.')")
+def test_a_statement_with_a_relative_clause_is_no_question(customer: psycopg.Connection) -> None:
+    customer.execute("select memory_insert('I share a flat in Rotterdam with my cousin Femke.')")
     for statement in (
         "The rent of the flat is 1,320 euros, half of which Femke pays.",
         "We have two daughters: Leila, who is a barrister, and Hana, who studies chemistry.",
     ):
-        assert "I do not know" not in reply(ana, statement), statement
+        assert "I do not know" not in reply(customer, statement), statement
 
 
-def test_what_was_said_in_this_conversation_is_told_too(ana: psycopg.Connection) -> None:
-    row = ana.execute(
+def test_what_was_said_in_this_conversation_is_told_too(customer: psycopg.Connection) -> None:
+    row = customer.execute(
         "select session_id from llm_chat_detail('Hello, my name is Jonas Weber and I am a nurse.', max_tokens => 8)"
     ).fetchone()
     assert row is not None
-    again = ana.execute("select llm_chat('What is my name?', %s, max_tokens => 32)", row).fetchone()
+    again = customer.execute("select llm_chat('What is my name?', %s, max_tokens => 32)", row).fetchone()
     assert again == ("Your name is Jonas Weber.",)
 
 

@@ -59,15 +59,16 @@ def talk(seed: int) -> list[dict[str, str]]:
     return turns
 
 
+@pytest.mark.shares
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_decision_is_shown_when_it_is_asked_for(ana: psycopg.Connection, seed: int) -> None:
-    session = one(ana, "select session_start()")
-    ana.execute("select count(*) from message_insert_many(%s, %s)", (session, Jsonb(talk(seed))))
+def test_a_decision_is_shown_when_it_is_asked_for(customer: psycopg.Connection, seed: int) -> None:
+    session = one(customer, "select session_start()")
+    customer.execute("select count(*) from message_insert_many(%s, %s)", (session, Jsonb(talk(seed))))
     missed = [
         topic
         for topic, _, word in DECISIONS
         if not one(
-            ana,
+            customer,
             "select exists (select from session_context(%s, %s) c where strpos(c.content, %s) > 0)",
             session,
             f"What did we decide about the {topic}?",

@@ -6,6 +6,8 @@ from psycopg.types.json import Jsonb
 from support import SCRIPTED_GENERATOR, Connect, fails
 from support.deletion import delete
 
+pytestmark = pytest.mark.usefixtures("scripted")
+
 
 def told(connection: psycopg.Connection, turns: int, words: str = "") -> str:
     """A session with so many turns."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import Connect, fails
+from support import Cluster, Connect, fails
 from support.deletion import delete
 
-pytestmark = pytest.mark.usefixtures("brief", "scripted")
+pytestmark = pytest.mark.usefixtures("brief", "scripted", "nothing_kept")
 
 HISTORY = [
     {"role": "user", "content": "Who keeps the lighthouse, and what does he write down in the evening?"},
@@ -84,8 +85,38 @@ def kept(connection: psycopg.Connection) -> list[tuple[str, int]]:
 
 
 @pytest.fixture
-def limit(db: psycopg.Connection) -> Callable[[bool, int, int], None]:
-    """Sets the limits of this test's database."""
+def nothing_kept(db: psycopg.Connection) -> None:
+    """No state is left of the tests before."""
+    db.execute("truncate kv_state")
+
+
+@pytest.fixture(scope="module")
+def second_of(cluster: Cluster, roles: Mapping[str, str]) -> Iterator[Callable[[str], psycopg.Connection]]:
+    """Gives a database's second connection of ana's, which has Python's modules loaded after its first test."""
+    made: dict[str, psycopg.Connection] = {}
+    with ExitStack() as opened:
+
+        def of(name: str) -> psycopg.Connection:
+            if name not in made:
+                made[name] = opened.enter_context(cluster.connect(name, roles["ana"]))
+            made[name].execute("reset all")
+            return made[name]
+
+        yield of
+
+
+@pytest.fixture
+def elsewhere(
+    entrance: str, second_of: Callable[[str], psycopg.Connection]
+) -> Callable[[], psycopg.Connection]:
+    """Gives another connection of ana's, which holds no more than a new one."""
+    return lambda: unloaded(second_of(entrance))
+
+
+@pytest.fixture
+def limit(db: psycopg.Connection) -> Iterator[Callable[[bool, int, int], None]]:
+    """Sets the limits of the test's database, for this test."""
+    before = db.execute("select pg_get_functiondef('_mindful.kv_state_limits'::regproc)").fetchone() or ("",)
 
     def replace(enabled: bool, tenant_bytes: int, total_bytes: int) -> None:
         db.execute(
@@ -95,7 +126,8 @@ def limit(db: psycopg.Connection) -> Callable[[bool, int, int], None]:
             begin atomic select {enabled}, {tenant_bytes}::bigint, {total_bytes}::bigint; end""".encode()
         )
 
-    return replace
+    yield replace
+    db.execute(before[0].encode())
 
 
 @pytest.fixture
@@ -107,52 +139,73 @@ def session(ana: psycopg.Connection) -> str:
     return session_id
 
 
+@pytest.mark.shares
 def test_another_connection_goes_on_from_the_kept_state(
-    session: str, ana: psycopg.Connection, connect: Connect
+    session: str, ana: psycopg.Connection, elsewhere: Callable[[], psycopg.Connection]
 ) -> None:
     ((_, tokens),) = kept(ana)
-    elsewhere = peek(connect("ana"), session)
-    assert elsewhere.cached_tokens == tokens > 100
-    assert elsewhere.prompt_tokens - tokens < 30
+    answer = peek(elsewhere(), session)
+    assert answer.cached_tokens == tokens > 100
+    assert answer.prompt_tokens - tokens < 30
     # To the last bit what the connection that has never stopped would say.
-    assert elsewhere == peek(ana, session)
+    assert answer == peek(ana, session)
 
 
+@pytest.fixture
+def flash_attention(db: psycopg.Connection) -> Iterator[Callable[[], None]]:
+    """Turns it on, for this test."""
+    set_options = "update model set options = options {} where kind = 'generator' and is_default"
+
+    def turn_on() -> None:
+        db.execute(set_options.format("""|| '{"flash_attention": true}'""").encode())
+
+    yield turn_on
+    db.execute(set_options.format("- 'flash_attention'").encode())
+
+
+@pytest.mark.shares
 def test_with_flash_attention_states_are_kept_of_their_own(
-    session: str, db: psycopg.Connection, ana: psycopg.Connection, connect: Connect
+    session: str,
+    flash_attention: Callable[[], None],
+    ana: psycopg.Connection,
+    elsewhere: Callable[[], psycopg.Connection],
 ) -> None:
-    without = peek(connect("ana"), session)
-    db.execute(
-        """update model set options = options || '{"flash_attention": true}'
-           where kind = 'generator' and is_default"""
-    )
-    anew = chat(connect("ana"), session)
+    without = peek(elsewhere(), session)
+    flash_attention()
+    anew = chat(elsewhere(), session)
     assert (without.cached_tokens > 100, anew.cached_tokens) == (True, 0)
     assert anew.logprobs[0] == pytest.approx(without.logprobs[0], abs=0.1)
-    elsewhere = peek(connect("ana"), session)
-    assert elsewhere.cached_tokens > 100
-    assert elsewhere == peek(unloaded(ana), session)
+    answer = peek(elsewhere(), session)
+    assert answer.cached_tokens > 100
+    assert answer == peek(unloaded(ana), session)
 
 
-def test_the_answer_is_that_of_a_connection_without_the_cache(session: str, connect: Connect) -> None:
-    with_state, without = peek(connect("ana"), session), peek(connect("ana"), session, without="true")
+@pytest.mark.shares
+def test_the_answer_is_that_of_a_connection_without_the_cache(
+    session: str, elsewhere: Callable[[], psycopg.Connection]
+) -> None:
+    with_state, without = peek(elsewhere(), session), peek(elsewhere(), session, without="true")
     assert (with_state.cached_tokens > 0, without.cached_tokens) == (True, 0)
     # The last bits may differ, as batches have other shapes; so may a word that was as likely as another.
     assert with_state.logprobs[0] == pytest.approx(without.logprobs[0], abs=0.1)
 
 
+@pytest.mark.shares
 def test_a_seed_leaves_the_cache_aside_and_repeats_exactly(
-    session: str, ana: psycopg.Connection, connect: Connect
+    session: str, ana: psycopg.Connection, elsewhere: Callable[[], psycopg.Connection]
 ) -> None:
     with ana.transaction(force_rollback=True):
         warm = chat(ana, session, seed=1)
-    elsewhere = connect("ana")
-    with elsewhere.transaction(force_rollback=True):
-        assert chat(elsewhere, session, seed=1) == warm
+    other = elsewhere()
+    with other.transaction(force_rollback=True):
+        assert chat(other, session, seed=1) == warm
     assert warm.cached_tokens == 0
 
 
-def test_each_turn_adds_what_is_new(session: str, ana: psycopg.Connection, connect: Connect) -> None:
+@pytest.mark.shares
+def test_each_turn_adds_what_is_new(
+    session: str, ana: psycopg.Connection, elsewhere: Callable[[], psycopg.Connection]
+) -> None:
     ((_, first),) = kept(ana)
     for _ in range(4):
         ana.execute(
@@ -166,10 +219,13 @@ def test_each_turn_adds_what_is_new(session: str, ana: psycopg.Connection, conne
     parts = [tokens for _, tokens in kept(ana)]
     assert parts[0] == first
     assert len(parts) == 5
-    assert peek(connect("ana"), session).cached_tokens == sum(parts)
+    assert peek(elsewhere(), session).cached_tokens == sum(parts)
 
 
-def test_notes_are_shown_for_one_turn_and_not_kept(ana: psycopg.Connection, connect: Connect) -> None:
+@pytest.mark.shares
+def test_notes_are_shown_for_one_turn_and_not_kept(
+    ana: psycopg.Connection, elsewhere: Callable[[], psycopg.Connection]
+) -> None:
     ana.execute("select memory_insert('The lighthouse burns colza oil and its lamp was made in Paris.')")
     session_id = start(ana)
     message = "What oil does the lamp of the lighthouse burn?"
@@ -183,9 +239,10 @@ def test_notes_are_shown_for_one_turn_and_not_kept(ana: psycopg.Connection, conn
     assert shown >= 1
     ((_, tokens),) = kept(ana)
     assert 100 < tokens < prompt_tokens - 20
-    assert peek(connect("ana"), session_id).cached_tokens == tokens
+    assert peek(elsewhere(), session_id).cached_tokens == tokens
 
 
+@pytest.mark.shares
 def test_a_short_chat_is_not_worth_a_state(ana: psycopg.Connection) -> None:
     ana.execute("select llm_chat('Hi', max_tokens => 8)")
     assert kept(ana) == []
@@ -218,53 +275,80 @@ CHANGES = {
 }
 
 
+@pytest.fixture(scope="module")
+def computed() -> dict[str, Answer]:
+    """The answers of a connection without a state, by what was said before: all tests go on from the same words."""
+    return {}
+
+
+def spoken(connection: psycopg.Connection, session_id: str) -> str:
+    """All that was said in a session."""
+    (said,) = connection.execute(
+        "select string_agg(content, ' ' order by turn) from conversation where session_id = %s", (session_id,)
+    ).fetchone() or ("",)
+    return str(said)
+
+
+@pytest.mark.shares
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_state_that_was_tampered_with_is_not_used_and_replaced(
-    change: str, session: str, ana: psycopg.Connection, db: psycopg.Connection, connect: Connect
+    change: str,
+    session: str,
+    computed: dict[str, Answer],
+    ana: psycopg.Connection,
+    db: psycopg.Connection,
+    elsewhere: Callable[[], psycopg.Connection],
 ) -> None:
     if "another's" in change:
         chat(ana, start(ana, OTHER))
-    elsewhere = connect("ana")
-    expected = peek(elsewhere, session, without="true")
+    said = spoken(ana, session)
+    if said not in computed:
+        computed[said] = peek(elsewhere(), session, without="true")
     db.execute(f"update kv_state k set {CHANGES[change]} where session_id = %s".encode(), (session,))
-    assert peek(unloaded(elsewhere), session) == expected
-    assert expected.cached_tokens == 0
-    chat(unloaded(elsewhere), session)
-    assert peek(unloaded(elsewhere), session).cached_tokens > 100
+    assert chat(elsewhere(), session) == computed[said]
+    assert computed[said].cached_tokens == 0
+    assert peek(elsewhere(), session).cached_tokens > 100
 
 
-@pytest.mark.parametrize(
-    "damage", ["truncate kv_state", "delete from kv_state where first > 0", "rows of noise"]
-)
+@pytest.mark.shares
+@pytest.mark.parametrize("damage", ["delete from kv_state where first = 0", "rows of noise"])
 def test_states_that_an_owner_took_or_added_cost_time_only(
-    damage: str, session: str, ana: psycopg.Connection, db: psycopg.Connection, connect: Connect
+    damage: str,
+    session: str,
+    ana: psycopg.Connection,
+    db: psycopg.Connection,
+    elsewhere: Callable[[], psycopg.Connection],
 ) -> None:
-    without = peek(connect("ana"), session, without="true")
+    ana.execute("select message_insert(%s, 'user', %s)", (session, "word " * 80))
+    chat(ana, session)
+    assert len(kept(ana)) == 2
+    without = peek(elsewhere(), session, without="true")
     if damage == "rows of noise":
         db.execute(
             """insert into kv_state (tenant, session_id, model, first, fingerprint, tokens, state, mac)
                select k.tenant, k.session_id, k.model, k.first + g, k.fingerprint, k.tokens[1:g], k.state, k.mac
-               from kv_state k, generate_series(1, 600, 7) g"""
+               from kv_state k, generate_series(1, 600, 7) g
+               on conflict do nothing"""
         )
     else:
         db.execute(damage.encode())
-    with_damage = peek(connect("ana"), session)
-    assert with_damage.logprobs[0] == pytest.approx(without.logprobs[0], abs=0.1)
-    chat(connect("ana"), session)
-    assert peek(connect("ana"), session).cached_tokens > 100
+    assert chat(elsewhere(), session).logprobs[0] == pytest.approx(without.logprobs[0], abs=0.1)
+    assert peek(elsewhere(), session).cached_tokens > 100
 
 
+@pytest.mark.shares
 def test_a_state_does_not_move_between_sessions_models_or_tenants(
     session: str,
     ana: psycopg.Connection,
     bob: psycopg.Connection,
     db: psycopg.Connection,
-    connect: Connect,
+    elsewhere: Callable[[], psycopg.Connection],
 ) -> None:
     # The same words everywhere: only the seal tells whose state it is.
+    # To register it would load and try it first.
     db.execute(
-        "select model_register('twin', 'generator', 'llama_cpp', source) from model where name = %s",
-        ("brief",),
+        """insert into model select (jsonb_populate_record(m, '{"name": "twin", "is_default": false}')).*
+           from model m where name = 'brief'"""
     )
     move = """insert into kv_state (tenant, session_id, model, first, fingerprint, tokens, state, mac)
         select %s, %s, %s, first, fingerprint, tokens, state, mac from kv_state where session_id = %s"""
@@ -279,15 +363,16 @@ def test_a_state_does_not_move_between_sessions_models_or_tenants(
     db.execute(move, (tenant, other, "brief", session))
     db.execute(move, (bob.info.user, of_bob, "brief", session))
     db.execute(move, (tenant, session, "twin", session))
-    assert peek(connect("ana"), session).cached_tokens > 100
-    assert peek(connect("ana"), other).cached_tokens == 0
-    assert peek(connect("bob"), of_bob).cached_tokens == 0
+    assert peek(elsewhere(), session).cached_tokens > 100
+    assert peek(elsewhere(), other).cached_tokens == 0
+    assert peek(unloaded(bob), of_bob).cached_tokens == 0
     detail = "select cached_tokens from llm_chat_detail('And then?', %s, 'twin', 4, memories => 0)"
-    assert connect("ana").execute(detail, (session,)).fetchone() == (0,)
+    assert elsewhere().execute(detail, (session,)).fetchone() == (0,)
 
 
+@pytest.mark.shares
 def test_a_tenant_cannot_forge_a_state(
-    session: str, ana: psycopg.Connection, connect: Connect, db: psycopg.Connection
+    session: str, ana: psycopg.Connection, elsewhere: Callable[[], psycopg.Connection], db: psycopg.Connection
 ) -> None:
     (tokens, fingerprint) = ana.execute("select tokens, fingerprint from kv_state").fetchone() or ()
     delete(ana, "kv_state")
@@ -296,9 +381,10 @@ def test_a_tenant_cannot_forge_a_state(
            values (%s, %s, 0, %s, %s, decode(repeat('ff', 100000), 'hex'), sha256('x'))""",
         (session, "brief", fingerprint, tokens),
     )
-    assert peek(connect("ana"), session).cached_tokens == 0
+    assert peek(elsewhere(), session).cached_tokens == 0
 
 
+@pytest.mark.shares
 def test_states_are_the_tenants_own(session: str, ana: psycopg.Connection, bob: psycopg.Connection) -> None:
     assert kept(bob) == []
     assert delete(bob, "kv_state") == 0
@@ -316,12 +402,13 @@ def test_states_are_the_tenants_own(session: str, ana: psycopg.Connection, bob: 
         )
 
 
+@pytest.mark.shares
 def test_the_time_of_use_decides_what_leaves_first_and_nothing_else(
-    session: str, ana: psycopg.Connection, db: psycopg.Connection, connect: Connect
+    session: str, ana: psycopg.Connection, db: psycopg.Connection, elsewhere: Callable[[], psycopg.Connection]
 ) -> None:
     ((_, tokens),) = kept(ana)
     db.execute("update kv_state set used_at = '9999-01-01'")
-    assert peek(connect("ana"), session).cached_tokens == tokens
+    assert peek(elsewhere(), session).cached_tokens == tokens
     for statement in (
         "update kv_state set used_at = now()",
         "insert into kv_state (session_id, model, first, fingerprint, tokens, state, mac, used_at)"
@@ -331,12 +418,14 @@ def test_the_time_of_use_decides_what_leaves_first_and_nothing_else(
             ana.execute(statement)
 
 
+@pytest.mark.shares
 @pytest.mark.parametrize("role", ["admin", "reader"])
 def test_others_see_no_states(session: str, role: str, connect: Connect) -> None:
     with fails("42501", hint=None):
         connect(role).execute("select * from kv_state")
 
 
+@pytest.mark.shares
 def test_what_was_said_and_taken_back_is_no_prefix_of_another_tenants(
     db: psycopg.Connection, ana: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
@@ -352,17 +441,23 @@ def test_what_was_said_and_taken_back_is_no_prefix_of_another_tenants(
     assert again > 60
 
 
+@pytest.mark.shares
 def test_a_session_takes_its_states_along(session: str, ana: psycopg.Connection) -> None:
     delete(ana, "session", "session_id = %s", session)
     assert kept(ana) == []
 
 
-def test_a_lost_cache_costs_time_only(session: str, db: psycopg.Connection, connect: Connect) -> None:
-    before = peek(connect("ana"), session, without="true")
+@pytest.mark.shares
+def test_a_lost_cache_costs_time_only(
+    session: str, db: psycopg.Connection, elsewhere: Callable[[], psycopg.Connection]
+) -> None:
+    before = peek(elsewhere(), session, without="true")
     db.execute("truncate kv_state")
-    assert peek(connect("ana"), session) == before
+    assert chat(elsewhere(), session) == before
+    assert peek(elsewhere(), session).cached_tokens > 100
 
 
+@pytest.mark.shares
 def test_the_longest_unused_leave_first(
     session: str,
     ana: psycopg.Connection,
@@ -383,6 +478,7 @@ def test_the_longest_unused_leave_first(
     assert {len(kept(ana)), len(kept(bob))} == {1, 2}
 
 
+@pytest.mark.shares
 def test_who_has_little_loses_nothing_to_who_adds_much(
     session: str,
     ana: psycopg.Connection,
@@ -398,6 +494,7 @@ def test_who_has_little_loses_nothing_to_who_adds_much(
     assert len(kept(bob)) == 1
 
 
+@pytest.mark.shares
 def test_a_conversation_beyond_the_limit_is_not_kept(
     ana: psycopg.Connection, limit: Callable[[bool, int, int], None]
 ) -> None:
@@ -406,17 +503,18 @@ def test_a_conversation_beyond_the_limit_is_not_kept(
     assert kept(ana) == []
 
 
+@pytest.mark.shares
 def test_it_can_be_turned_off(
     session: str,
     ana: psycopg.Connection,
-    connect: Connect,
+    elsewhere: Callable[[], psycopg.Connection],
     limit: Callable[[bool, int, int], None],
 ) -> None:
     limit(False, 1 << 30, 1 << 30)
     before = kept(ana)
     chat(ana, start(ana))
     assert kept(ana) == before
-    assert peek(connect("ana"), session).cached_tokens == 0
+    assert peek(elsewhere(), session).cached_tokens == 0
 
 
 def test_a_state_that_cannot_be_written_is_a_warning(ana: psycopg.Connection, db: psycopg.Connection) -> None:
@@ -432,10 +530,13 @@ def test_a_state_that_cannot_be_written_is_a_warning(ana: psycopg.Connection, db
     assert hint
 
 
-def test_reading_needs_no_right_to_write(session: str, ana: psycopg.Connection, connect: Connect) -> None:
+@pytest.mark.shares
+def test_reading_needs_no_right_to_write(
+    session: str, ana: psycopg.Connection, elsewhere: Callable[[], psycopg.Connection]
+) -> None:
     ana.execute("set default_transaction_read_only = on")
     assert ana.execute("select * from session_context(%s, 'And then?')", (session,)).fetchone()
-    reader = connect("ana")
+    reader = elsewhere()
     reader.execute("set default_transaction_read_only = on")
     with fails("25006"):
         chat(reader, session)
@@ -443,14 +544,18 @@ def test_reading_needs_no_right_to_write(session: str, ana: psycopg.Connection, 
     assert chat(reader, session).cached_tokens > 100
 
 
-def test_two_connections_in_one_session_are_both_answered(session: str, connect: Connect) -> None:
-    both = [connect("ana"), connect("ana")]
+@pytest.mark.shares
+def test_two_connections_in_one_session_are_both_answered(
+    session: str, ana: psycopg.Connection, elsewhere: Callable[[], psycopg.Connection]
+) -> None:
+    both = [unloaded(ana), elsewhere()]
     with ThreadPoolExecutor() as threads:
         answers = list(threads.map(lambda connection: chat(connection, session), both))
     assert all(answer.reply for answer in answers)
-    assert peek(connect("ana"), session).cached_tokens > 100
+    assert peek(elsewhere(), session).cached_tokens > 100
 
 
+@pytest.mark.shares
 def test_a_model_that_was_unloaded_while_a_cursor_rested_at_its_end_keeps_nothing(
     session: str, ana: psycopg.Connection
 ) -> None:
@@ -472,6 +577,7 @@ def test_a_model_that_was_unloaded_while_a_cursor_rested_at_its_end_keeps_nothin
                 assert len(kept(ana)) > len(before)
 
 
+@pytest.mark.shares
 def test_it_is_a_cache(db: psycopg.Connection) -> None:
     assert db.execute(
         """select relpersistence, (select attstorage from pg_attribute

@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 from support import Connect, fails
 from support.clock import within
 
-RATE = """create function public.exchange_rate(currency text, amount numeric default 1) returns numeric
+RATE = """create or replace function public.exchange_rate(currency text, amount numeric default 1) returns numeric
     language sql stable as $$ select amount * 1.5 where currency <> 'XXX' or 1 / (amount - amount) = 1 $$"""
 ASK = "What is the exchange rate of the euro in dollars?"
 DESCRIPTION = "Tells the exchange rate of a currency in dollars."
@@ -370,6 +370,7 @@ def test_an_offer_is_the_administrators_to_change(
     ],
 )
 @pytest.mark.smoke
+@pytest.mark.shares
 def test_what_can_be_no_tool_is_refused(
     user: psycopg.Connection, changed: dict[str, Any], sqlstate: str
 ) -> None:
@@ -399,6 +400,7 @@ def test_what_can_be_no_tool_is_refused(
         },
     ],
 )
+@pytest.mark.shares
 def test_a_schema_must_be_the_functions(user: psycopg.Connection, schema: object) -> None:
     with fails("22023"):
         user.execute(

@@ -10,9 +10,8 @@ from typing import LiteralString
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import GENERATOR, Connect, fails
+from support import Connect, fails
 from support.clock import Deadline, within
-from support.models import model_files
 from support.slots import free, hold, taken, waiting
 
 
@@ -36,7 +35,7 @@ def test_a_slot_is_held_while_a_model_runs_and_never_after(
     seen = []
     thread = threading.Thread(
         target=ana.execute,
-        args=("select llm_generate('Write a very long story about the sea.', max_tokens => 200)",),
+        args=("select llm_generate('Write a very long story about the sea.', max_tokens => 60)",),
     )
     thread.start()
     while thread.is_alive():
@@ -152,14 +151,14 @@ def test_the_slots_that_are_free_are_taken_and_given_to_who_comes(
 
 
 def test_results_are_the_same_on_any_number_of_slots(
-    admin: psycopg.Connection, ana: psycopg.Connection, db: psycopg.Connection
+    admin: psycopg.Connection, ana: psycopg.Connection, brief: str, brief_file: str
 ) -> None:
     admin.execute(
         "select model_register('flash', 'generator', 'llama_cpp', %s, %s)",
-        (model_files(db)["generator"], Jsonb({"flash_attention": True})),
+        (brief_file, Jsonb({"flash_attention": True})),
     )
     long = "llm_generate_detail(repeat('why ', 550), model, max_tokens => 4)"
-    single = f"(select array_agg(signals) from unnest('{{{GENERATOR},flash}}'::text[]) model, {long})"
+    single = f"(select array_agg(signals) from unnest('{{{brief},flash}}'::text[]) model, {long})"
     found = []
     for slots in ("1", "2", "3"):
         admin.execute("select setting_set('model_slots', %s, 'global')", (slots,))

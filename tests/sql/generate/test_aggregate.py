@@ -13,6 +13,7 @@ PASSAGES = [
 ]
 
 
+@pytest.mark.shares
 def test_texts_are_aggregated_by_an_instruction(ana: psycopg.Connection) -> None:
     answer = one(
         ana,
@@ -27,7 +28,7 @@ def test_texts_are_aggregated_by_an_instruction(ana: psycopg.Connection) -> None
 def test_texts_past_the_context_are_aggregated_in_rounds(brief: str, ana: psycopg.Connection) -> None:
     ana.execute(
         """select llm_aggregate('Report ' || n || repeat(' the ship bore grain.', 60), 'What was carried?' order by n)
-           from generate_series(1, 12) n"""
+           from generate_series(1, 8) n"""
     )
     calls = ana.execute("select count(*), max(prompt_tokens) from generation").fetchone()
     assert calls is not None
@@ -45,6 +46,7 @@ def test_texts_past_the_context_are_aggregated_in_rounds(brief: str, ana: psycop
         ("'a'", "repeat('word ', 3000)", "54000"),
     ],
 )
+@pytest.mark.shares
 def test_bad_arguments_are_refused(
     ana: psycopg.Connection, content: str, instruction: str, sqlstate: str
 ) -> None:
@@ -61,6 +63,7 @@ def test_bad_arguments_are_refused(
         ("How do plants make sugar?", 2),
     ],
 )
+@pytest.mark.shares
 def test_the_generator_ranks_where_no_reranker_is(ana: psycopg.Connection, query: str, best: int) -> None:
     rows = ana.execute(
         "select number, content, score from llm_rank(%s, %s)", (query, [*PASSAGES, None])
@@ -70,6 +73,7 @@ def test_the_generator_ranks_where_no_reranker_is(ana: psycopg.Connection, query
     assert sorted(row[0] for row in rows) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.shares
 def test_nothing_to_rank_gives_no_rows(ana: psycopg.Connection) -> None:
     for arguments in ("null, '{a}'", "'q', null", "'q', '{}'", "'q', '{null}'"):
         assert ana.execute(f"select * from llm_rank({arguments})".encode()).fetchall() == []

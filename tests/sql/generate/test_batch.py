@@ -26,6 +26,7 @@ def many(db: psycopg.Connection, prompts: list[str | None], **arguments: object)
 
 
 @pytest.mark.smoke
+@pytest.mark.shares
 def test_answers_stand_in_the_order_of_the_prompts(ana: psycopg.Connection) -> None:
     found = many(ana, [None, PROMPTS[0], None, PROMPTS[1]], max_tokens=24)
     assert found[0] is found[2] is None
@@ -33,6 +34,7 @@ def test_answers_stand_in_the_order_of_the_prompts(ana: psycopg.Connection) -> N
     assert "river" in str(found[3]).lower()
 
 
+@pytest.mark.shares
 def test_answers_are_nearly_always_those_of_single_calls(ana: psycopg.Connection) -> None:
     single = [
         row[0]
@@ -44,6 +46,7 @@ def test_answers_are_nearly_always_those_of_single_calls(ana: psycopg.Connection
     assert same >= len(PROMPTS) - 1
 
 
+@pytest.mark.shares
 def test_a_single_prompt_in_the_kept_context_gets_the_answer_that_it_gets_among_others(
     ana: psycopg.Connection,
 ) -> None:
@@ -88,6 +91,7 @@ def test_every_answer_is_logged_as_a_single_one_is(ana: psycopg.Connection) -> N
     assert not any(str(text) in rows[0][9] for text in found if text)
 
 
+@pytest.mark.shares
 def test_a_seed_gives_the_same_texts_again_and_a_prompt_given_twice_two_answers(
     brief: str,
     ana: psycopg.Connection,
@@ -99,6 +103,7 @@ def test_a_seed_gives_the_same_texts_again_and_a_prompt_given_twice_two_answers(
     assert len(set(first)) == 3
 
 
+@pytest.mark.shares
 def test_a_stop_string_ends_an_answer(ana: psycopg.Connection) -> None:
     whole = str(many(ana, [PROMPTS[0], PROMPTS[1]], max_tokens=24)[0])
     found = many(ana, [PROMPTS[0], PROMPTS[1]], stop=["Paris"], max_tokens=24)
@@ -118,6 +123,7 @@ def test_a_stop_string_ends_an_answer(ana: psycopg.Connection) -> None:
     ],
 )
 @pytest.mark.smoke
+@pytest.mark.shares
 def test_bad_arguments_are_refused(
     ana: psycopg.Connection, arguments: str, sqlstate: str, where: str
 ) -> None:
@@ -134,6 +140,7 @@ def test_nothing_gives_nothing(ana: psycopg.Connection) -> None:
     assert ana.execute("select count(*) from generation").fetchone() == (0,)
 
 
+@pytest.mark.shares
 def test_a_read_only_transaction_can_generate(brief: str, ana: psycopg.Connection) -> None:
     ana.execute("set default_transaction_read_only = on")
     assert many(ana, ["Hi"], max_tokens=3)
@@ -143,6 +150,6 @@ def test_the_memory_is_given_back(ana: psycopg.Connection) -> None:
     many(ana, [*PROMPTS], max_tokens=2)
     sql = "select private_bytes from mindful_status()"
     before = ana.execute(sql).fetchone() or (0,)
-    many(ana, [f"Write a story about number {at}." for at in range(32)], max_tokens=8)
+    many(ana, [f"Write a story about number {at}." for at in range(32)], max_tokens=2)
     after = ana.execute(sql).fetchone() or (0,)
     assert after[0] - before[0] < 10e6

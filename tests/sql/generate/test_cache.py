@@ -13,7 +13,7 @@ def calls(db: psycopg.Connection) -> int:
 
 
 @pytest.fixture
-def keeping(ana: psycopg.Connection) -> psycopg.Connection:
+def keeping(brief: str, ana: psycopg.Connection) -> psycopg.Connection:
     ana.execute("select setting_set('result_cache', 'true')")
     return ana
 
@@ -32,7 +32,7 @@ def test_the_same_call_is_not_computed_again(keeping: psycopg.Connection) -> Non
     assert calls(keeping) == 3
 
 
-def test_without_the_setting_and_at_random_nothing_is_kept(ana: psycopg.Connection) -> None:
+def test_without_the_setting_and_at_random_nothing_is_kept(brief: str, ana: psycopg.Connection) -> None:
     ana.execute(ASK)
     assert one(ana, "select count(*) from cached_result") == 0
     ana.execute("select setting_set('result_cache', 'true')")

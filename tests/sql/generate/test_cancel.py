@@ -3,6 +3,7 @@
 import contextlib
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import LiteralString
 
@@ -10,15 +11,18 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from sql.confidence.test_calibration import label
-from support import SCRIPTED_GENERATOR, Connect
+from support import SCRIPTED_GENERATOR, Cluster, Connect
 from support.clock import Clock, Deadline, within
+from support.copies import register_copy
 from support.slots import taken
 from support.work import AT_WORK
 
 STOPPED = AT_WORK | {"job": "select embedding_run()"}
+WARM = "select llm_generate('Hi', max_tokens => 1), llm_embed('Hi')"
+SHARING = [pytest.param(work, marks=pytest.mark.shares) for work in AT_WORK]
 
 
-@pytest.mark.parametrize("work", STOPPED)
+@pytest.mark.parametrize("work", [*SHARING, "job"])
 @pytest.mark.parametrize(
     ("stop", "sqlstate"), [("pg_cancel_backend", "57014"), ("pg_terminate_backend", "57P01")]
 )
@@ -26,7 +30,7 @@ def test_a_stop_is_heard_within_200_ms(connect: Connect, work: str, stop: str, s
     for clock in within(0.2):
         busy, other = connect("ana"), connect()
         clock.of(busy.info.backend_pid)
-        busy.execute("select llm_generate('Hi', max_tokens => 1), llm_embed('Hi')")
+        busy.execute(WARM)
         if work == "job":
             busy.execute("""select setting_set('embedding_mode', '"async"')""")
             busy.execute(AT_WORK["insert"])
@@ -45,9 +49,10 @@ def test_a_stop_is_heard_within_200_ms(connect: Connect, work: str, stop: str, s
         assert caught.value.sqlstate == sqlstate
 
 
+@pytest.mark.shares
 @pytest.mark.parametrize("work", AT_WORK)
 def test_statement_timeout_ends_a_call_and_the_connection_goes_on(ana: psycopg.Connection, work: str) -> None:
-    ana.execute("select llm_generate('Hi', max_tokens => 1)")
+    ana.execute(WARM)
     ana.execute("set statement_timeout = '300ms'")
     with pytest.raises(psycopg.errors.QueryCanceled):
         ana.execute(AT_WORK[work])
@@ -58,6 +63,7 @@ def test_statement_timeout_ends_a_call_and_the_connection_goes_on(ana: psycopg.C
     assert "Paris" in row[0]
 
 
+@pytest.mark.shares
 def test_a_cancelled_chat_stores_nothing(ana: psycopg.Connection) -> None:
     ana.execute("select llm_chat('Hi', max_tokens => 1)")
     before = ana.execute("select (select count(*) from memory), (select count(*) from session)").fetchone()
@@ -77,18 +83,30 @@ CHAT = """select llm_chat('Write a very long story about the old ship of Marta, 
     max_tokens => %s, memories => 1)"""
 
 
-@pytest.fixture
-def terse(db: psycopg.Connection, ana: psycopg.Connection) -> psycopg.Connection:
-    """Ana, whose model answers briefly at first and at length in any other way, as it stops at its own first words."""
+@pytest.fixture(scope="module")
+def terse(
+    cluster: Cluster, template: str, roles: Mapping[str, str]
+) -> Iterator[tuple[psycopg.Connection, psycopg.Connection]]:
+    """Ana, whose model answers briefly at first and at length in any other way, as it stops at its own first words.
+
+    Beside her a superuser. Whoever takes them leaves behind what was there.
+    """
+    with (
+        cluster.database(template) as name,
+        cluster.connect(name, roles["ana"]) as ana,
+        cluster.connect(name) as db,
+    ):
+        make_terse(ana, db)
+        yield ana, db
+
+
+def make_terse(ana: psycopg.Connection, db: psycopg.Connection) -> None:
     for name in ("Marta", "Tomas", "Erika", "Jonas"):
         ana.execute("select memory_insert(%s)", (f"{name} sails the sea in an old ship.",))
     with ana.transaction(force_rollback=True):
         row = ana.execute(CHAT, (16,)).fetchone()
     assert row is not None
-    db.execute(
-        """select model_register('second', 'generator', 'llama_cpp', source)
-           from model where kind = 'generator' and is_default"""
-    )
+    register_copy(db, "second")
     db.execute(
         """update model set fallback = 'second', options = options || %s
            where kind = 'generator' and is_default""",
@@ -99,7 +117,6 @@ def terse(db: psycopg.Connection, ana: psycopg.Connection) -> psycopg.Connection
            select 'retry', name, 0.5, 9, 9, 9, 0, 0, true from model where kind = 'generator' and is_default"""
     )
     ana.execute("select setting_set('chat_retrieve_below', '1')")
-    return ana
 
 
 TRIED: dict[str, LiteralString] = {
@@ -113,25 +130,28 @@ TRIED: dict[str, LiteralString] = {
 
 @pytest.mark.parametrize("action", TRIED)
 def test_a_cancel_is_heard_while_an_answer_is_tried_again(
-    terse: psycopg.Connection, db: psycopg.Connection, action: str
+    terse: tuple[psycopg.Connection, psycopg.Connection], action: str
 ) -> None:
-    terse.execute("select setting_set('chat_' || %s, 'true')", (action,))
+    ana, db = terse
+    ana.execute("select setting_set('chat_' || %s, 'true')", (action,))
     tried = "select count(*) from decision where " + TRIED[action]
-    before = terse.execute(COUNTS).fetchone()
+    before = ana.execute(COUNTS).fetchone()
     for clock in within(0.2):
-        clock.of(terse.info.backend_pid)
-        asker = threading.Thread(target=cancel_second, args=(db, terse.info.backend_pid, clock))
+        clock.of(ana.info.backend_pid)
+        asker = threading.Thread(target=cancel_second, args=(db, ana.info.backend_pid, clock))
         asker.start()
         with pytest.raises(psycopg.errors.QueryCanceled):
-            terse.execute(CHAT, (1500,))
+            ana.execute(CHAT, (1500,))
         clock.stop()
         asker.join()
-        assert terse.execute(COUNTS).fetchone() == before
+        assert ana.execute(COUNTS).fetchone() == before
         assert taken(db) == 0
     # The connection goes on, and what was broken off can be done.
-    terse.execute(CHAT, (24,))
-    assert terse.execute("select count(*) from memory where kind = 'message'").fetchone() == (2,)
-    assert terse.execute(tried).fetchone() == (1,)
+    with ana.transaction(force_rollback=True):
+        ana.execute(CHAT, (24,))
+        assert ana.execute("select count(*) from memory where kind = 'message'").fetchone() == (2,)
+        assert ana.execute(tried).fetchone() == (1,)
+    ana.execute("select setting_reset('chat_' || %s)", (action,))
 
 
 def cancel_second(db: psycopg.Connection, pid: int, clock: Clock) -> None:

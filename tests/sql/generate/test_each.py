@@ -8,6 +8,8 @@ import psycopg
 import pytest
 from support import fails, one
 
+pytestmark = pytest.mark.shares
+
 PERSON = json.dumps(
     {
         "type": "object",

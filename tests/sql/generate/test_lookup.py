@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import fails
-from support.models import model_files
+from support.copies import register_copy
 
 TEXT = (
     "Berlin is the capital of Germany, and its largest city. The river Spree flows through it. "
@@ -20,23 +20,15 @@ PROMPTS = (
 
 
 @pytest.fixture
-def plain(admin: psycopg.Connection, db: psycopg.Connection) -> str:
+def plain(db: psycopg.Connection) -> str:
     """The default generator with flash attention, as lookup has it."""
-    admin.execute(
-        "select model_register('plain', 'generator', 'llama_cpp', %s, %s)",
-        (model_files(db)["generator"], Jsonb({"flash_attention": True, "dry_multiplier": 0.8})),
-    )
-    return "plain"
+    return register_copy(db, "plain", flash_attention=True, dry_multiplier=0.8)
 
 
 @pytest.fixture
-def looking(admin: psycopg.Connection, db: psycopg.Connection) -> str:
+def looking(db: psycopg.Connection) -> str:
     """The default generator under another name, with prompt lookup."""
-    admin.execute(
-        "select model_register('looking', 'generator', 'llama_cpp', %s, %s)",
-        (model_files(db)["generator"], Jsonb({"prompt_lookup": 15, "dry_multiplier": 0.8})),
-    )
-    return "looking"
+    return register_copy(db, "looking", prompt_lookup=15, dry_multiplier=0.8)
 
 
 def test_answers_and_their_signals_are_the_same_to_the_bit(
@@ -60,15 +52,16 @@ def test_answers_and_their_signals_are_the_same_to_the_bit(
 def test_streams_that_take_turns_do_not_disturb_each_other(
     brief: str, ana: psycopg.Connection, looking: str
 ) -> None:
+    prompts = (PROMPTS[0], PROMPTS[2])
     alone = [
         (ana.execute("select llm_generate(%s, %s, max_tokens => 40)", (prompt, looking)).fetchone() or ())[0]
-        for prompt in PROMPTS
+        for prompt in prompts
     ]
     found = ["", ""]
     with ana.transaction(), ana.cursor("one") as one, ana.cursor("two") as two:
         for at, cursor in enumerate((one, two)):
             cursor.itersize = 1
-            cursor.execute("select llm_generate_stream(%s, %s, max_tokens => 40)", (PROMPTS[at * 2], looking))
+            cursor.execute("select llm_generate_stream(%s, %s, max_tokens => 40)", (prompts[at], looking))
         open_cursors = {0: one, 1: two}
         while open_cursors:
             for at, cursor in list(open_cursors.items()):
@@ -78,15 +71,12 @@ def test_streams_that_take_turns_do_not_disturb_each_other(
                 else:
                     found[at] += row[0]
     # A context that is evaluated anew is rounded otherwise, so only the beginnings must be the same.
-    for text, wanted in zip(found, (alone[0], alone[2]), strict=True):
+    for text, wanted in zip(found, alone, strict=True):
         assert text[:20] == wanted[:20]
 
 
-def test_an_answer_ends_at_the_contexts_end(admin: psycopg.Connection, db: psycopg.Connection) -> None:
-    admin.execute(
-        "select model_register('short', 'generator', 'llama_cpp', %s, %s)",
-        (model_files(db)["generator"], Jsonb({"prompt_lookup": 32, "context_length": 128})),
-    )
+def test_an_answer_ends_at_the_contexts_end(db: psycopg.Connection) -> None:
+    register_copy(db, "short", prompt_lookup=32, context_length=128)
     row = db.execute(
         """select finish_reason, prompt_tokens + completion_tokens
            from llm_generate_detail('Repeat: a b c d e f g a b c d e f g a b c d e f g a b c d e f g', 'short',
@@ -97,20 +87,20 @@ def test_an_answer_ends_at_the_contexts_end(admin: psycopg.Connection, db: psyco
 
 
 @pytest.mark.parametrize("value", [-1, 33, "many", 1.5])
-def test_an_option_that_cannot_be_is_refused(db: psycopg.Connection, value: object) -> None:
+@pytest.mark.shares
+def test_an_option_that_cannot_be_is_refused(brief_file: str, db: psycopg.Connection, value: object) -> None:
     with fails("22023", hint="between 0 and 32"):
         db.execute(
             "select model_register('m', 'generator', 'llama_cpp', %s, %s)",
-            (model_files(db)["generator"], Jsonb({"prompt_lookup": value})),
+            (brief_file, Jsonb({"prompt_lookup": value})),
         )
 
 
-def test_guesses_without_flash_attention_are_refused(
-    admin: psycopg.Connection, db: psycopg.Connection
-) -> None:
+@pytest.mark.shares
+def test_guesses_without_flash_attention_are_refused(brief_file: str, admin: psycopg.Connection) -> None:
     options = {"prompt_lookup": 15, "flash_attention": False}
     with fails("22023", hint="Leave flash_attention out of the model's options"):
         admin.execute(
             "select model_register('m', 'generator', 'llama_cpp', %s, %s)",
-            (model_files(db)["generator"], Jsonb(options)),
+            (brief_file, Jsonb(options)),
         )

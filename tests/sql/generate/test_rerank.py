@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import fails
+from support import fails, one
 from support.clock import within
 
 TEXTS = ["The red fox sleeps in the barn.", "A blue bird sings.", "The fox and the bird are friends."]
@@ -85,16 +85,15 @@ def test_llama_runs_no_reranker(admin: psycopg.Connection) -> None:
         admin.execute("select model_register('words', 'reranker', 'llama_cpp', '/nowhere')")
 
 
-def test_a_cross_encoder_reads_query_and_text_together(
-    crossed: str, admin: psycopg.Connection, ana: psycopg.Connection
-) -> None:
-    admin.execute("select model_register('crossed', 'reranker', 'sentence_transformers', %s)", (crossed,))
-    first = scores(ana, "'red fox', %s, 'crossed'", TEXTS * 4)
+def test_a_cross_encoder_reads_query_and_text_together(crossed: str, db: psycopg.Connection) -> None:
+    # In one connection, as each imports torch for seconds.
+    db.execute("select model_register('crossed', 'reranker', 'sentence_transformers', %s)", (crossed,))
+    first = scores(db, "'red fox', %s, 'crossed'", TEXTS * 4)
     assert first
     assert all(value is not None and 0 <= value <= 1 for value in first)
     assert first[:3] == pytest.approx(first[3:6], abs=1e-5)
     assert len({round(value or 0, 7) for value in first}) == 3
-    other = scores(ana, "'blue bird', %s, 'crossed'", TEXTS)
+    other = scores(db, "'blue bird', %s, 'crossed'", TEXTS)
     assert other != pytest.approx(first[:3], abs=1e-7)
 
 
@@ -102,7 +101,7 @@ def recall(connection: psycopg.Connection, arguments: str) -> list[tuple[str, fl
     return connection.execute(f"select content, rerank from memory_recall({arguments})").fetchall()
 
 
-def test_a_recall_is_reranked(admin: psycopg.Connection, ana: psycopg.Connection) -> None:
+def test_a_recall_is_reranked(scripted: None, admin: psycopg.Connection, ana: psycopg.Connection) -> None:
     for text in TEXTS:
         ana.execute("select memory_insert(%s)", (text,))
     with fails("55000"):
@@ -113,7 +112,7 @@ def test_a_recall_is_reranked(admin: psycopg.Connection, ana: psycopg.Connection
 
 
 def test_a_slow_reranker_leaves_the_order_as_it_was(
-    admin: psycopg.Connection, ana: psycopg.Connection
+    scripted: None, admin: psycopg.Connection, ana: psycopg.Connection
 ) -> None:
     register(admin, delay_ms=200)
     for text in TEXTS:
@@ -123,3 +122,13 @@ def test_a_slow_reranker_leaves_the_order_as_it_was(
         assert recall(ana, "'fox bird', 3, rerank => true") == recall(ana, "'fox bird', 3")
     ana.execute("select setting_set('recall_rerank_ms', '5000')")
     assert [rerank for _, rerank in recall(ana, "'fox bird', 3, rerank => true")] == [1, 0.5, 0.5]
+
+
+def test_a_cross_encoder_reads_in_a_plan_that_is_compiled(crossed: str, db: psycopg.Connection) -> None:
+    """The compiler of PostgreSQL is an LLVM, and libraries beside PyTorch bring another."""
+    db.execute("set jit_above_cost = 0")
+    db.execute("set jit_optimize_above_cost = 0")
+    assert "JIT" in str(db.execute("explain (analyze) select sum(i) from generate_series(1, 9) i").fetchall())
+    db.execute("select model_register('crossed', 'reranker', 'sentence_transformers', %s)", (crossed,))
+    read = "select count(llm_rerank('fox', array['fox ' || i], 'crossed')) from generate_series(1, 2) i"
+    assert one(db, read) == 2

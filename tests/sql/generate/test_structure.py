@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from psycopg.types.json import Jsonb
-from support import SCRIPTED_GENERATOR, fails, one
+from support import GENERATOR, SCRIPTED_GENERATOR, fails, one
 from support.clock import within
 
 TEXT = "Anna Berg (34), who lives in Oslo and Bergen, paid 99.50 euros on 2024-03-12. She was not pleased."
@@ -106,6 +106,7 @@ SCHEMAS = st.recursive(
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.shares
 def test_whatever_the_schema_the_answer_fits_it(brief: str, ana: psycopg.Connection) -> None:
     found = {"fits": 0, "too long": 0}
 
@@ -142,10 +143,19 @@ PERSON = {
 }
 
 
+@pytest.mark.shares
 def test_what_the_text_says_is_found(ana: psycopg.Connection) -> None:
     found = extract(ana, PERSON)
     assert "Anna" in found["name"]
     assert found["age"] == 34
+
+
+NUMBERS: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": {"type": "integer"},
+    "maxProperties": 2,
+}
+"""A schema to which the model that is cut short finds no end."""
 
 
 @pytest.mark.parametrize(
@@ -154,7 +164,7 @@ def test_what_the_text_says_is_found(ana: psycopg.Connection) -> None:
         {},
         {"type": "object"},
         {"type": "object", "properties": {}, "additionalProperties": False},
-        {"type": "object", "additionalProperties": {"type": "integer"}, "maxProperties": 2},
+        NUMBERS,
         {"type": "object", "required": ["a"], "properties": {"b": {"const": 1}}, "minProperties": 2},
         {
             "properties": {
@@ -187,9 +197,10 @@ def test_what_the_text_says_is_found(ana: psycopg.Connection) -> None:
     ],
 )
 @pytest.mark.shares
-def test_odd_schemas_are_kept_to(ana: psycopg.Connection, schema: dict[str, Any]) -> None:
+def test_odd_schemas_are_kept_to(brief: str, ana: psycopg.Connection, schema: dict[str, Any]) -> None:
+    model = GENERATOR if schema is NUMBERS else brief
     try:
-        value = extract(ana, schema, max_tokens=150)
+        value = extract(ana, schema, max_tokens=150, model=model)
     except psycopg.errors.ProgramLimitExceeded:
         assert schema in ({}, {"type": "object"}) or "$ref" in schema  # these have no end
         return
@@ -223,17 +234,20 @@ def test_a_schema_that_nothing_can_fit_is_refused(
         extract(ana, schema)
 
 
+@pytest.mark.shares
 def test_a_schema_of_great_depth_is_refused(ana: psycopg.Connection) -> None:
     with fails("22023"):
         ana.execute("select llm_extract('x', (repeat('{\"not\":', 900) || '{}' || repeat('}', 900))::jsonb)")
 
 
 @pytest.mark.smoke
+@pytest.mark.shares
 def test_half_an_object_is_never_returned(ana: psycopg.Connection) -> None:
     with fails("54000", "max_tokens"):
         extract(ana, PERSON, max_tokens=5)
 
 
+@pytest.mark.shares
 def test_an_answer_that_does_not_fit_after_all_is_an_error(ana: psycopg.Connection) -> None:
     with fails("22000"):
         extract(ana, PERSON, model=SCRIPTED_GENERATOR)
@@ -251,12 +265,13 @@ def test_an_answer_that_does_not_fit_after_all_is_an_error(ana: psycopg.Connecti
         ("repeat('word ', 3000), '{}'", "54000"),
     ],
 )
+@pytest.mark.shares
 def test_bad_arguments_are_refused(ana: psycopg.Connection, arguments: str, sqlstate: str) -> None:
     with fails(sqlstate):
         ana.execute(f"select llm_extract({arguments})".encode())
 
 
-def test_null_gives_null_and_calls_are_logged(ana: psycopg.Connection) -> None:
+def test_null_gives_null_and_calls_are_logged(brief: str, ana: psycopg.Connection) -> None:
     assert ana.execute("select llm_extract(null, '{}')").fetchone() == (None,)
     extract(ana, {"const": 1})
     row = ana.execute(
@@ -281,12 +296,14 @@ ASK = "The text: Ben lives in Oslo. Where does he live? Answer as JSON with the 
     ],
 )
 @pytest.mark.smoke
+@pytest.mark.shares
 def test_an_answer_is_held_to_a_schema(ana: psycopg.Connection, answer: str) -> None:
     row = ana.execute(f"select {answer}".encode(), (ASK, Jsonb(CITY))).fetchone()
     assert row is not None
     assert Draft202012Validator(CITY).is_valid(json.loads(row[0])), row[0]
 
 
+@pytest.mark.shares
 def test_an_answer_is_held_to_a_grammar(ana: psycopg.Connection) -> None:
     row = ana.execute(
         "select llm_generate(%s, grammar => %s), (llm_generate_many(array[%s, 'Hi'], grammar => %s))[1]",
@@ -296,6 +313,7 @@ def test_an_answer_is_held_to_a_grammar(ana: psycopg.Connection) -> None:
     assert set(row) <= {"Bergen!!", "Oslo!!", "\u4f60!!"}
 
 
+@pytest.mark.shares
 def test_half_an_answer_to_a_schema_is_an_error_everywhere(ana: psycopg.Connection) -> None:
     arguments = "%s, json_schema => %s, max_tokens => 3"
     for call in (
@@ -363,8 +381,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("call", ["llm_generate('Tell a story.'", "llm_generate_many('{Tell,Go}'"])
 @pytest.mark.parametrize("grammar", HOSTILE)
-def test_no_grammar_makes_a_call_deaf(ana: psycopg.Connection, grammar: str, call: str) -> None:
+@pytest.mark.shares
+def test_no_grammar_makes_a_call_deaf(brief: str, ana: psycopg.Connection, grammar: str, call: str) -> None:
     """Whether it is followed, refused or cancelled, the call ends soon after its time-out."""
+    ana.execute("select model_unload()")  # and what is kept of a grammar
     ana.execute("select llm_generate('Hi', max_tokens => 1, grammar => 'root ::= [a-z]')")
     ana.execute("set statement_timeout = '500ms'")
     for _ in within(0.7):
@@ -374,6 +394,7 @@ def test_no_grammar_makes_a_call_deaf(ana: psycopg.Connection, grammar: str, cal
     assert ana.execute("select llm_generate('Hi', max_tokens => 1)").fetchone()
 
 
+@pytest.mark.shares
 def test_an_ambiguous_grammar_is_followed(ana: psycopg.Connection) -> None:
     grammar = HOSTILE["ambiguous within a token"].replace("[a-z ]", "[a-d]")
     text = one(ana, "select llm_generate('Say a.', grammar => %s, max_tokens => 100)", grammar)
@@ -392,6 +413,7 @@ def test_many_texts_are_extracted_in_their_order(ana: psycopg.Connection) -> Non
     assert logged.fetchone() == (2, True)  # the instruction and the schema were evaluated once
 
 
+@pytest.mark.shares
 def test_a_text_of_many_that_fails_is_named(ana: psycopg.Connection) -> None:
     for arguments, sqlstate in (("40", "22023"), ("2", "54000")):
         texts = ["Ben lives in Oslo.", " " if sqlstate == "22023" else "x"]

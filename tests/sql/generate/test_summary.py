@@ -19,7 +19,7 @@ def test_a_summary_is_about_its_texts(ana: psycopg.Connection) -> None:
 def test_texts_past_the_context_are_summarized_in_parts(brief: str, ana: psycopg.Connection) -> None:
     row = ana.execute(
         """select llm_summarize('Report ' || n || ': ' || repeat('the ship carried grain. ', 60) order by n)
-           from generate_series(1, 12) n"""
+           from generate_series(1, 8) n"""
     ).fetchone()
     assert row is not None
     assert row[0]

@@ -136,6 +136,7 @@ def test_pg_cron_is_told_to_embed_and_to_forget(cron: psycopg.Connection) -> Non
         assert cron.execute(jobs, (names,)).fetchall() == []
 
 
+@pytest.mark.long
 def test_pg_cron_reads(cron: psycopg.Connection, database: str, ana: psycopg.Connection) -> None:
     """What pg_cron is told, told to it for the test's own database: its jobs run at full minutes."""
     say(ana, 3)

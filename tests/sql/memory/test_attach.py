@@ -174,6 +174,7 @@ def test_without_the_extension_a_table_is_as_it_was(
         ("memory_detach('shop.ticket')", "42704", r"\w"),
     ],
 )
+@pytest.mark.shares
 def test_bad_arguments_are_refused_and_nothing_is_left(
     owner: psycopg.Connection, call: str, sqlstate: str, hint: str | None
 ) -> None:
@@ -215,11 +216,11 @@ def test_tables_with_long_names_alike_do_not_meet(owner: psycopg.Connection) -> 
 
 def test_more_rows_than_a_batch_are_all_remembered(owner: psycopg.Connection, db: psycopg.Connection) -> None:
     db.execute("select model_default_set('scripted-embedder')")
-    owner.execute("insert into shop.ticket select i, 'en', 'a', 'b' || i from generate_series(1, 2500) i")
-    assert attach(owner) == 2500
+    owner.execute("insert into shop.ticket select i, 'en', 'a', 'b' || i from generate_series(1, 2100) i")
+    assert attach(owner) == 2100
     owner.execute("update shop.ticket set body = 'c' || id")
     row = owner.execute("select count(distinct content) from memory where content like 'a: c%'").fetchone()
-    assert row == (2500,)
+    assert row == (2100,)
 
 
 def test_a_column_may_have_any_name(owner: psycopg.Connection) -> None:

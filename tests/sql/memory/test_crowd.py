@@ -12,6 +12,8 @@ from support import fails, one
 from support.cluster import Cluster
 from support.memories import remember_all
 
+pytestmark = pytest.mark.shares
+
 SHORT, LONG = (str(UUID(int=number)) for number in (1, 2))
 
 
@@ -61,27 +63,32 @@ class Indexed(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def indexed_template(cluster: Cluster, template: str, roles: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Names of a template database and its index: making one takes ten times as long as copying it."""
+def indexed_database(cluster: Cluster, template: str, roles: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Names of another database than that of `unindexed`, and of its index."""
     with cluster.database(template) as name:
         with cluster.connect(name, roles["admin"]) as admin:
             index = one(admin, "select memory_index_create('crowd', 'scripted-embedder')")
         yield name, index
 
 
+# A connection that ran a function five times may plan its queries anew, so each test has its own.
+
+
 @pytest.fixture
-def indexed(cluster: Cluster, indexed_template: tuple[str, str]) -> Iterator[Indexed]:
-    """Another database than `db`, with the index."""
-    with cluster.database(indexed_template[0]) as name, cluster.connect(name) as db:
+def indexed(cluster: Cluster, indexed_database: tuple[str, str]) -> Iterator[Indexed]:
+    """The crowd with an index."""
+    name, index = indexed_database
+    with cluster.connect(name) as db:
         db.execute("set mindful.tenant = 'crowd'")
-        yield Indexed(db, indexed_template[1])
+        yield Indexed(db, index)
 
 
 @pytest.fixture
-def unindexed(db: psycopg.Connection) -> psycopg.Connection:
+def unindexed(cluster: Cluster, database: str) -> Iterator[psycopg.Connection]:
     """The crowd without an index."""
-    db.execute("set mindful.tenant = 'crowd'")
-    return db
+    with cluster.connect(database) as db:
+        db.execute("set mindful.tenant = 'crowd'")
+        yield db
 
 
 def pages_read(db: psycopg.Connection, query: str) -> int:
@@ -130,12 +137,13 @@ def test_an_index_of_more_than_250000_memories_is_searched_more_broadly(indexed:
     db = indexed.db
     few = pages_read(db, nearest("null"))
     count = "insert into memory_count (tenant, memories, lexemes) values ('crowd', %s, 0)"
-    db.execute(count, (220_000,))
-    assert pages_read(db, nearest("null")) < 1.1 * few
-    db.execute(count, (1,))
-    assert (broad := pages_read(db, nearest("null"))) > 1.3 * few
-    db.execute(count, (1_750_000,))
-    assert pages_read(db, nearest("null")) > 1.3 * broad
+    with db.transaction(force_rollback=True):
+        db.execute(count, (220_000,))
+        assert pages_read(db, nearest("null")) < 1.1 * few
+        db.execute(count, (1,))
+        assert (broad := pages_read(db, nearest("null"))) > 1.3 * few
+        db.execute(count, (1_750_000,))
+        assert pages_read(db, nearest("null")) > 1.3 * broad
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 from pathlib import Path
 
 import psycopg
-from support import EMBEDDER, fails
+import pytest
+from support import EMBEDDER, fails, one
+
+pytestmark = pytest.mark.shares
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog.",
@@ -35,8 +38,16 @@ def folder(db: psycopg.Connection) -> str:
     return str(found[0])
 
 
-def test_the_gguf_embedder_is_the_reference_model(db: psycopg.Connection) -> None:
-    db.execute("select model_register('reference', 'embedder', 'sentence_transformers', %s)", (folder(db),))
+@pytest.fixture
+def reference(db: psycopg.Connection) -> None:
+    """The reference model, registered once for all: a backend imports its library in seconds."""
+    if not one(db, "select exists (select from model where name = 'reference')"):
+        db.execute(
+            "select model_register('reference', 'embedder', 'sentence_transformers', %s)", (folder(db),)
+        )
+
+
+def test_the_gguf_embedder_is_the_reference_model(reference: None, db: psycopg.Connection) -> None:
     rows = db.execute(
         """select t, 1 - (llm_embed(t, %s) <=> llm_embed(t, 'reference')) from unnest(%s::text[]) t""",
         (EMBEDDER, TEXTS),
@@ -45,8 +56,7 @@ def test_the_gguf_embedder_is_the_reference_model(db: psycopg.Connection) -> Non
     assert worst[1] >= 0.999, worst
 
 
-def test_a_second_provider_serves_a_memory(db: psycopg.Connection) -> None:
-    db.execute("select model_register('reference', 'embedder', 'sentence_transformers', %s)", (folder(db),))
+def test_a_second_provider_serves_a_memory(reference: None, db: psycopg.Connection) -> None:
     db.execute("select model_default_set('reference')")
     db.execute("select memory_insert('The ship left the harbour at dawn.')")
     assert db.execute("select count(*) from memory_embedding_reference").fetchone() == (1,)
@@ -57,16 +67,17 @@ def test_a_second_provider_serves_a_memory(db: psycopg.Connection) -> None:
 
 def test_a_folder_that_is_none_is_refused(db: psycopg.Connection) -> None:
     with fails("58P01"):
-        db.execute("select model_register('reference', 'embedder', 'sentence_transformers', '/nowhere')")
+        db.execute("select model_register('nowhere', 'embedder', 'sentence_transformers', '/nowhere')")
     with fails("22023"):
-        db.execute("select model_register('reference', 'generator', 'sentence_transformers', '/nowhere')")
+        db.execute("select model_register('nowhere', 'generator', 'sentence_transformers', '/nowhere')")
 
 
 def test_a_batch_equals_its_texts_one_by_one(ana: psycopg.Connection) -> None:
     rows = ana.execute(
-        """with many as (select llm_embed_many(%(texts)s) as e)
-           select max(e[i] <=> llm_embed((%(texts)s::text[])[i])) from many, generate_subscripts(e, 1) i""",
-        {"texts": TEXTS},
+        """with many as materialized (select llm_embed_many(%(texts)s, %(model)s) as e)
+           select max(e[i] <=> llm_embed((%(texts)s::text[])[i], %(model)s))
+           from many, generate_subscripts(e, 1) i""",
+        {"texts": TEXTS, "model": EMBEDDER},
     ).fetchone()
     assert rows is not None
     assert rows[0] < 1e-4

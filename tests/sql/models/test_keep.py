@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from support import GENERATOR
 
 HELD = "select jsonb_array_length(models), private_bytes from mindful_status()"
 
@@ -72,7 +71,9 @@ def test_however_a_transaction_ends(returning: psycopg.Connection, ending: str) 
     assert after - before < 10_000_000
 
 
-def test_a_subtransaction_that_fails_keeps_what_its_transaction_holds(returning: psycopg.Connection) -> None:
+def test_a_subtransaction_that_fails_keeps_what_its_transaction_holds(
+    brief: str, returning: psycopg.Connection
+) -> None:
     with returning.transaction():
         returning.execute("select llm_generate('Hi', max_tokens => 1)")
         with pytest.raises(psycopg.Error), returning.transaction():
@@ -81,13 +82,15 @@ def test_a_subtransaction_that_fails_keeps_what_its_transaction_holds(returning:
     assert held(returning)[0] == 0
 
 
-def test_what_is_loaded_again_answers_the_same(returning: psycopg.Connection) -> None:
+def test_what_is_loaded_again_answers_the_same(brief: str, returning: psycopg.Connection) -> None:
     sql = "select llm_generate('Name three rivers.', %s, max_tokens => 12)"
-    answers = {returning.execute(sql, (GENERATOR,)).fetchone() for _ in range(3)}
+    answers = {returning.execute(sql, (brief,)).fetchone() for _ in range(3)}
     assert len(answers) == 1
 
 
-def test_a_terminated_connection_ends_in_order(returning: psycopg.Connection, db: psycopg.Connection) -> None:
+def test_a_terminated_connection_ends_in_order(
+    brief: str, returning: psycopg.Connection, db: psycopg.Connection
+) -> None:
     returning.execute("begin")
     returning.execute("select llm_generate('Hi', max_tokens => 1)")
     db.execute("select pg_terminate_backend(%s, 5000)", (returning.info.backend_pid,))

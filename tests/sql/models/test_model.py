@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 from support import EMBEDDER, GENERATOR, fails, one
 from support.files import readable_folder
 from support.models import model_files
-from support.weights import write_truncated
+from support.weights import TINY, write_truncated
 
 
 @pytest.mark.smoke
@@ -200,7 +200,10 @@ def test_a_file_that_ends_the_process_that_runs_it_is_refused(
     """llama.cpp aborts where an epsilon is negative; in the backend that would end all connections."""
     with readable_folder() as folder:
         path = folder / "damaged.gguf"
-        path.write_bytes(Path(model_files(db)[kind]).read_bytes())
+        if kind == "generator":
+            write_truncated(path, model_files(db)[kind], tokens=TINY)
+        else:
+            path.write_bytes(Path(model_files(db)[kind]).read_bytes())
         path.chmod(0o644)
         field = GGUFReader(path).fields[key]
         patch(path, field.offset + sum(part.nbytes for part in field.parts[:-1]), struct.pack("<f", -1.0))
@@ -265,13 +268,12 @@ def patch(path: Path, place: int, data: bytes) -> None:
 
 
 def test_a_file_without_a_template_gets_that_of_its_family(db: psycopg.Connection) -> None:
-    """SmolLM2's vocabulary has the control tokens of ChatML. Cut to two layers, its answers do not end."""
+    """SmolLM2's vocabulary has the control tokens of ChatML. Cut short, its answers do not end."""
     heard: list[str] = []
     db.add_notice_handler(lambda notice: heard.append(f"{notice.message_primary} {notice.message_hint}"))
     with readable_folder() as folder:
-        path = write_truncated(
-            folder / "bare.gguf", model_files(db)["generator"], without="tokenizer.chat_template"
-        )
+        base = model_files(db)["generator"]
+        path = write_truncated(folder / "bare.gguf", base, tokens=TINY, without="tokenizer.chat_template")
         db.execute("select model_register('bare', 'generator', 'llama_cpp', %s)", (path,))
         own = Jsonb({"template": "{{ messages[-1].content }}", "stop": ["END"]})
         db.execute("select model_register('own', 'generator', 'llama_cpp', %s, %s)", (path, own))

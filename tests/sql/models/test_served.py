@@ -230,6 +230,7 @@ def test_who_waits_for_a_server_holds_no_slot_and_passes_barriers(
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.shares
 def test_whenever_the_server_ends_a_chat_goes_on_in_the_connection(
     admin: psycopg.Connection, ana: psycopg.Connection, db: psycopg.Connection, moment: str
 ) -> None:
@@ -278,6 +279,7 @@ ADDRESS = "http://127.0.0.1:1/v1"
         {"address": ADDRESS, "when_down": "error", "options": OPTIONS | {"more": 1}},
     ],
 )
+@pytest.mark.shares
 def test_a_served_option_that_was_written_into_the_registry_is_checked(
     admin: psycopg.Connection, ana: psycopg.Connection, served: object
 ) -> None:
@@ -288,6 +290,7 @@ def test_a_served_option_that_was_written_into_the_registry_is_checked(
         ana.execute("select llm_generate('Hi', 'scripted')")
 
 
+@pytest.mark.shares
 def test_a_served_option_leads_to_no_other_machine(
     admin: psycopg.Connection, ana: psycopg.Connection
 ) -> None:

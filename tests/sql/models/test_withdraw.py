@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import psycopg
 import pytest
-from support import SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR, fails, one
+from support import SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR, Cluster, fails, one
 from support.deletion import delete
 from support.training import enter_adapter, tell, train_stand_in
 
 WITHDRAWN = "select withdrawn_at is not null from model where name = 'tuned'"
 
 
+@pytest.fixture(scope="module")
+def trained_template(cluster: Cluster, template: str, roles: Mapping[str, str]) -> Iterator[str]:
+    """Name of a template database with a training on messages, whose adapter `tuned` is ana's default generator."""
+    with cluster.database(template) as name:
+        with cluster.connect(name) as db, cluster.connect(name, roles["ana"]) as ana:
+            configure(db)
+            tell(ana)
+            train_stand_in(ana, db, "tuned", SCRIPTED_GENERATOR)
+            ana.execute("select model_default_set('tuned', scope => 'user')")
+        yield name
+
+
 @pytest.fixture
-def user(db: psycopg.Connection, ana: psycopg.Connection) -> psycopg.Connection:
+def chosen_template(template: str, request: pytest.FixtureRequest) -> str:
+    """Name of the template of this test's database."""
+    # A connection's first training imports for a second.
+    trained = "training" in request.fixturenames
+    return str(request.getfixturevalue("trained_template")) if trained else template
+
+
+@pytest.fixture
+def user(ana: psycopg.Connection) -> psycopg.Connection:
     """Ana, whose texts can be trained on."""
-    db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
-    db.execute("select model_default_set(%s)", (SCRIPTED_GENERATOR,))
-    db.execute("select training_configure(%s, 'chat')", (SCRIPTED_GENERATOR,))
     return ana
 
 
 @pytest.fixture
-def training(user: psycopg.Connection, db: psycopg.Connection) -> int:
-    """A training on messages, whose adapter `tuned` is ana's default generator."""
-    tell(user)
-    training = train_stand_in(user, db, "tuned", SCRIPTED_GENERATOR)
-    user.execute("select model_default_set('tuned', scope => 'user')")
-    return training
+def training(user: psycopg.Connection) -> int:
+    """The training on messages of `trained_template`."""
+    return int(one(user, "select max(training_id) from model_tenant where model = 'tuned'"))
+
+
+def configure(db: psycopg.Connection) -> None:
+    db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
+    db.execute("select model_default_set(%s)", (SCRIPTED_GENERATOR,))
+    db.execute("select training_configure(%s, 'chat')", (SCRIPTED_GENERATOR,))
 
 
 def trained_message(user: psycopg.Connection) -> int:
@@ -56,6 +78,9 @@ def test_the_receipt_names_the_adapters_and_their_files(
 def test_a_withdrawn_adapter_serves_no_more(
     training: int, user: psycopg.Connection, admin: psycopg.Connection
 ) -> None:
+    user.execute("select memory_insert('Nothing was trained on this.')")
+    user.execute('select memory_forget(filter => \'{"content": "Nothing was trained"}\')')
+    assert one(user, WITHDRAWN) is False
     assert one(user, "select llm_generate('Hi')") == "I am tuned."
     user.execute("select memory_forget(array[%s::bigint])", (trained_message(user),))
     assert one(user, "select llm_generate('Hi')") == "I do not know."
@@ -83,12 +108,12 @@ def test_a_withdrawn_adapter_serves_no_more(
         "select memory_forget(everything => true) where %s > 0",
     ],
 )
+@pytest.mark.shares
 def test_every_deletion_withdraws(deletion: str, training: int, user: psycopg.Connection) -> None:
-    user.execute("select memory_insert('Nothing was trained on this.')")
-    user.execute('select memory_forget(filter => \'{"content": "Nothing was trained"}\')')
     assert one(user, WITHDRAWN) is False
-    user.execute(deletion.encode(), (trained_message(user),))
-    assert one(user, WITHDRAWN) is True
+    with user.transaction(force_rollback=True):
+        user.execute(deletion.encode(), (trained_message(user),))
+        assert one(user, WITHDRAWN) is True
 
 
 def test_retention_withdraws(training: int, user: psycopg.Connection, admin: psycopg.Connection) -> None:
@@ -100,6 +125,7 @@ def test_retention_withdraws(training: int, user: psycopg.Connection, admin: psy
 
 
 def test_a_document_that_is_replaced_withdraws(user: psycopg.Connection, db: psycopg.Connection) -> None:
+    configure(db)
     texts = " ".join(f"{name} Miller lives in Boston." for name in ("Anna", "Bert", "Carl", "Dora", "Emil"))
     user.execute("select document_insert(%s, 'people')", (texts,))
     user.execute("select setting_set('training_consent', 'true')")
@@ -174,6 +200,7 @@ def test_forgetting_while_the_adapter_is_registered_withdraws_it(
         ("trained_on => '{\"ana\": true}'", "22023"),
     ],
 )
+@pytest.mark.shares
 def test_who_is_served_is_said_explicitly(admin: psycopg.Connection, arguments: str, sqlstate: str) -> None:
     with fails(sqlstate):
         admin.execute(
@@ -194,6 +221,7 @@ def test_who_is_served_is_said_explicitly(admin: psycopg.Connection, arguments: 
         ("adapter_share('tuned', null)", "22004"),
     ],
 )
+@pytest.mark.shares
 def test_bad_arguments_of_defaults_and_sharing(
     training: int, call: str, sqlstate: str, db: psycopg.Connection
 ) -> None:

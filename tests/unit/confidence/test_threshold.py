@@ -44,6 +44,12 @@ def test_the_most_errors_are_those_with_which_the_test_still_passes(answered: in
     assert not isinstance(_most(fewest(budget, 0.1) - 1, budget, 0.1), int)
 
 
+@pytest.fixture
+def thresholds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the bound of the error above a threshold: it takes half of the time, and decides nothing."""
+    monkeypatch.setattr(Draws, "bound", lambda draws, delta: 1.0)
+
+
 def singly(right: np.ndarray, weights: np.ndarray | None = None) -> Draws:
     return Draws(right, np.ones(len(right)) if weights is None else weights, np.arange(len(right)))
 
@@ -55,6 +61,7 @@ def drawn(random: np.random.Generator, count: int, accuracy: float) -> tuple[np.
 
 @pytest.mark.parametrize(("accuracy", "budget"), [(0.6, 0.2), (0.3, 0.4)])
 @pytest.mark.slow
+@pytest.mark.usefixtures("thresholds_alone")
 def test_certified_thresholds_break_the_budget_as_rarely_as_promised(accuracy: float, budget: float) -> None:
     population, probable = drawn(np.random.default_rng(1), 200_000, accuracy)
     broken = given = naive = 0.0
@@ -76,6 +83,7 @@ def test_certified_thresholds_break_the_budget_as_rarely_as_promised(accuracy: f
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("thresholds_alone")
 def test_labels_of_a_random_share_keep_the_promise_where_taken_for_all_they_break_it() -> None:
     population, probable = drawn(np.random.default_rng(1), 200_000, 0.6)
     broken, above = np.zeros(2), np.quantile(probable, 0.8)
@@ -105,6 +113,7 @@ def in_sessions(
 
 
 @pytest.mark.parametrize(("sessions", "each", "topic"), [(30, 10, 2.0), (15, 20, 2.0), (30, 10, 0.0)])
+@pytest.mark.usefixtures("thresholds_alone")
 def test_labels_that_come_in_sessions_keep_the_promise(sessions: int, each: int, topic: float) -> None:
     population, probable, _ = in_sessions(np.random.default_rng(1), 20_000, 10, topic)
     broken = certified = 0
@@ -210,6 +219,7 @@ def in_two_tiers(random: np.random.Generator, count: int) -> tuple[np.ndarray, n
     return right, first, 0.6 * right + 0.9 * first + 0.5 * random.normal(size=count)
 
 
+@pytest.mark.usefixtures("thresholds_alone")
 def test_a_threshold_after_a_flag_keeps_its_budget_only_if_tested_on_flagged_answers() -> None:
     population, first, second = in_two_tiers(np.random.default_rng(0), 100_000)
     broken = {True: 0, False: 0}

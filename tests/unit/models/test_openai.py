@@ -30,7 +30,7 @@ OPTIONS = {
     "context_length": 512,
     "labels": "top_logprobs",
     "silence_s": 1,
-    "timeout_s": 3,
+    "timeout_s": 2,
 }
 
 

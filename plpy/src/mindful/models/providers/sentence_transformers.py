@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,6 +129,8 @@ def _model(
             "Pass the absolute path of a folder with a config.json that the server's operating system user can read.",
         )
     with extra("sentence-transformers"):
+        # Compilers of GPU code hold another LLVM than PostgreSQL's jit: together they crash the server.
+        sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
         # The import takes seconds.
         apart(lambda _stopped: importlib.import_module("sentence_transformers"), interrupts)
         interrupts.check()
