@@ -221,6 +221,17 @@ def test_labels_are_scored_by_what_the_server_repeats() -> None:
     assert model.score(["Is: ", "Was: "], ["a", "b"], "\n", cast(Any, HOST)) == [[-4.0] * 2, [-5.0] * 2]
 
 
+def test_a_prompt_to_repeat_begins_as_the_server_needs_it() -> None:
+    api = Api()
+    generator(api, labels="echo", echo_prefix="<s>").score(["Is: "], ["ab", "cd"], "\n", cast(Any, HOST))
+    assert {body["prompt"] for body in api.bodies} == {"<s>Is: ab", "<s>Is: cd"}
+
+
+def test_a_text_is_not_scored_by_its_first_token() -> None:
+    with pytest.raises(MissingPackageError, match="how likely a text is"):
+        generator(Api()).score(["Is: "], ["Yes, it is."], "\n", cast(Any, HOST))
+
+
 @pytest.mark.parametrize(
     ("top", "labels", "expected"),
     [

@@ -262,6 +262,33 @@ def test_what_is_learned_at_registration_becomes_options(server: Server, host: H
         openai.inspect("generator", server.source("plain"), {}, host)
 
 
+def echo(*values: float | None) -> dict[str, Any]:
+    """An answer that repeats the refrain as so many tokens of the same length."""
+    offsets = [at * len(openai._REFRAIN) // (len(values) - 1) for at in range(len(values))]
+    return {"choices": [{"logprobs": {"text_offset": offsets, "token_logprobs": list(values)}}]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (echo(None, -9.0, -1.0, -4.0, -99.0), True),  # the last is a token of the answer
+        (echo(None, -1.0, -3.0, -3.0, -1.0), False),
+        (echo(None, -1.0, -9.0, -9.0, -1.0), False),
+        ({}, False),
+        ({"choices": []}, False),
+        ({"choices": [{"logprobs": None}]}, False),
+        ({"choices": [{"logprobs": {"text_offset": [0], "token_logprobs": []}}]}, False),
+        ({"choices": [{"logprobs": {"text_offset": [40], "token_logprobs": [None]}}]}, False),
+        ({"choices": [{"logprobs": {"text_offset": [], "token_logprobs": []}}]}, False),
+    ],
+)
+def test_a_server_repeats_a_prompt_whose_log_probabilities_are_its_own(
+    answer: dict[str, Any], expected: bool
+) -> None:
+    """llama-cpp-python gives those of the words before where a model has no token for the beginning."""
+    assert openai._repeats(answer) is expected
+
+
 def test_a_users_grammar_is_sent_only_where_an_administrator_allows_it(server: Server, host: Host) -> None:
     sampling = Sampling(4, grammar='root ::= "a"', is_users_grammar=True)
     generator = model(server, "ok", host, server="llama.cpp")

@@ -21,6 +21,7 @@ _OPTIONS = {
         *_SHARED,
         "top_logprobs",
         "labels",
+        "echo_prefix",
         "prompt_cache",
         "grammars",
         "llguidance",
@@ -38,6 +39,11 @@ _DEFAULT_CONTEXT = {"generator": 2048, "embedder": 256, "reranker": 512}
 """Where neither the server nor an option says more: as the embedded engine's."""
 _DEFAULT_PARALLEL = 4
 _DEFAULT_TOP = 10
+_REFRAIN = ", ".join(["a red house"] * 4)
+_LIKELY = -3.0
+"""The least mean log-probability of a refrain that is repeated. Of other words it is -8 and less."""
+_PREFIXES = ("", "<|im_start|>", "<|endoftext|>", "<|begin_of_text|>", "<s>", "<bos>")
+"""Tokens that begin a text. If a model adds none, llama-cpp-python gives the log-probabilities of a place before."""
 
 
 def inspect(kind: str, source: str, options: Mapping[str, Any], host: Host) -> ModelFacts:
@@ -128,6 +134,10 @@ def _check(options: Mapping[str, Any]) -> None:
         )
     if options.get("labels", "echo") not in ("echo", "top_logprobs"):
         raise InvalidParameterError("option labels is not known", "Give echo or top_logprobs.")
+    if not isinstance(options.get("echo_prefix", ""), str):
+        raise InvalidParameterError(
+            "option echo_prefix is no text", "Give the model's token that begins a text."
+        )
     for key in ("prompt_cache", "grammars", "llguidance", "strip_accents"):
         if not isinstance(options.get(key, True), bool):
             raise InvalidParameterError(f"option {key} is no boolean", "Give true or false.")
@@ -197,18 +207,27 @@ def _tried(spec: ModelSpec, server: Server, host: Host) -> dict[str, Any]:
     generator.next_logprobs(tokens, ["Yes", "No"], host)
     if spec.options["server"] == "llama.cpp" or "labels" in spec.options:
         return {}
-    body = {
-        "model": spec.options["model"],
-        "prompt": "Text: a\nLabel: b",
-        "max_tokens": 1,
-        "temperature": 0,
-        "echo": True,
-        "logprobs": 1,
-    }
-    answer = server.ask(f"{server.address.path}/completions", body, host, (400, 422))
+    for prefix in _PREFIXES if spec.options["server"] == "llama-cpp-python" else ("",):
+        body = {
+            "model": spec.options["model"],
+            "prompt": prefix + _REFRAIN,
+            "max_tokens": 1,
+            "temperature": 0,
+            "echo": True,
+            "logprobs": 1,
+        }
+        answer = server.ask(f"{server.address.path}/completions", body, host, (400, 422))
+        if _repeats(answer or {}):
+            return {"labels": "echo", **({"echo_prefix": prefix} if prefix else {})}
+    return {"labels": "top_logprobs"}
+
+
+def _repeats(answer: Mapping[str, Any]) -> bool:
+    """Return whether a server told how likely a refrain was; llama-cpp-python can tell it of other words."""
     try:
-        told = (answer or {})["choices"][0]["logprobs"]
-        echoes = len(told["token_logprobs"]) > 3 and len(told["text_offset"]) == len(told["token_logprobs"])
-    except (KeyError, TypeError, IndexError):
-        echoes = False
-    return {"labels": "echo" if echoes else "top_logprobs"}
+        told = answer["choices"][0]["logprobs"]
+        pairs = zip(told["text_offset"], told["token_logprobs"], strict=True)
+        again = [float(value) for at, value in pairs if len(_REFRAIN) / 2 <= at < len(_REFRAIN)]
+    except (KeyError, TypeError, IndexError, ValueError):
+        return False
+    return bool(again) and sum(again) / len(again) > _LIKELY

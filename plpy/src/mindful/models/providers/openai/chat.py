@@ -59,6 +59,7 @@ class ChatGenerator(ServedGenerator):
         super().__init__(server, host, context_length, parallel, top, options)
         self._dialect = str(options["server"])
         self._labels = str(options.get("labels", "top_logprobs"))
+        self._prefix = str(options.get("echo_prefix", ""))
         self._path = server.address.path
         self._endpoint = f"{self._path}/chat/completions"
 
@@ -188,7 +189,7 @@ class ChatGenerator(ServedGenerator):
         """Log-probabilities of a candidate's tokens, as the server repeats the prompt with them."""
         body = {
             "model": self._model,
-            "prompt": prompt + candidate,
+            "prompt": self._prefix + prompt + candidate,
             "max_tokens": 1,
             "temperature": 0,
             "echo": True,
@@ -208,6 +209,11 @@ class ChatGenerator(ServedGenerator):
 
     def _distinct(self, prompt: str, candidates: Sequence[str], interrupts: Interrupts) -> list[float]:
         """Log-probability of each candidate's beginning, where the server shows it and no other begins so."""
+        if len(candidates) == 1:
+            raise MissingPackageError(
+                "the server does not tell how likely a text is",
+                "Use a reranker, or a model of llama.cpp's server.",
+            )
         top = self._likeliest([Message("user", prompt)], interrupts)
         scores: list[float] = []
         for candidate in candidates:
