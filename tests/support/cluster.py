@@ -101,8 +101,10 @@ class Cluster:
         composed = sql.SQL(statement).format(*map(sql.Identifier, names))
         try:
             self._connection().execute(composed)
-        except psycopg.OperationalError:  # a test restarted the server
-            self._kept = None
+        except psycopg.OperationalError:
+            if self._kept is None or not self._kept.closed:
+                raise
+            # A test restarted the server.
             self._connection().execute(composed)
 
     def _connection(self) -> psycopg.Connection:

@@ -285,7 +285,7 @@ def echo(*values: float | None) -> dict[str, Any]:
 def test_a_server_repeats_a_prompt_whose_log_probabilities_are_its_own(
     answer: dict[str, Any], expected: bool
 ) -> None:
-    """llama-cpp-python gives those of the words before where a model has no token for the beginning."""
+    """llama-cpp-python reads them one place too late where a model adds no token for the beginning."""
     assert openai._repeats(answer) is expected
 
 

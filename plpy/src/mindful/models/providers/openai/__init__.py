@@ -43,7 +43,7 @@ _REFRAIN = ", ".join(["a red house"] * 4)
 _LIKELY = -3.0
 """The least mean log-probability of a refrain that is repeated. Of other words it is -8 and less."""
 _PREFIXES = ("", "<|im_start|>", "<|endoftext|>", "<|begin_of_text|>", "<s>", "<bos>")
-"""Tokens that begin a text. If a model adds none, llama-cpp-python gives the log-probabilities of a place before."""
+"""Tokens that begin a text. If a model adds none, llama-cpp-python reads each log-probability one place too late."""
 
 
 def inspect(kind: str, source: str, options: Mapping[str, Any], host: Host) -> ModelFacts:
