@@ -341,15 +341,6 @@ comment on column model.options is
 
 -- include sql/learning/training.sql _mindful.training_running
 
--- No plan of these is worth compiling.
--- include sql/core/deletion.sql _mindful.deletion_run
--- include sql/conversation/session.sql _mindful.session_turns
--- include sql/memory/attach.sql _mindful.attachment_parts
--- include sql/memory/evidence.sql _mindful.evidence_outdated
--- include sql/memory/forget_check.sql _mindful.memory_holding
--- include sql/memory/posting.sql _mindful.memory_index
--- include sql/memory/quota.sql _mindful.quota_job
-
 -- comments
 
 -- Keep these last. They grant what all functions and tables above need: no grant has to be written for them.

@@ -135,7 +135,6 @@ returns table (
 language plpgsql stable parallel safe security invoker rows 1
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
-set jit = off
 set enable_seqscan = off
 as $$
 #variable_conflict use_column

@@ -7,7 +7,6 @@ language plpgsql stable parallel safe security invoker rows 10
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
-set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -89,7 +88,6 @@ comment on function _mindful.similarity(halfvec, vector) is
 create function _mindful.stated_by_user(pattern text, most integer, session_id uuid) returns table (id bigint, content text, kind text, role text, created_at timestamptz)
 language sql stable parallel safe security invoker rows 50
 set enable_seqscan = off
-set jit = off
 set enable_bitmapscan = off
 set enable_sort = off
 begin atomic

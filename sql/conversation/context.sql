@@ -41,7 +41,6 @@ create function _mindful.session_read(session_id uuid, turns integer, model text
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
-set jit = off
 set enable_sort = off
 as $$
 declare

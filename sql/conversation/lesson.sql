@@ -9,7 +9,6 @@ returns table (memory_id bigint, question text, message_id bigint, answer text, 
 language plpgsql stable parallel safe security invoker rows 2
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
-set jit = off
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off

@@ -29,7 +29,6 @@ returns table (first integer, last integer)
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
-set jit = off
 set enable_seqscan = off
 as $$
 begin

@@ -211,7 +211,6 @@ language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_sort = off
-set jit = off
 as $$
 begin
     return query

@@ -28,7 +28,6 @@ set mindful.tenant = '' -- else the owner, who may set any tenant, would act for
 set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_seqscan = off
-set jit = off
 as $$
 declare
     relation regclass := format('mindful.%I', new.relation);

@@ -20,3 +20,22 @@ begin
     end loop;
 end
 $do$;
+
+-- A plan that is turned off costs ten billion where there is no other. PostgreSQL would compile it, which takes longer than
+-- any statement of ours.
+do $do$
+declare
+    found record;
+begin
+    for found in
+        select p.oid::regprocedure as signature
+        from pg_proc p
+        where p.pronamespace in ('mindful'::regnamespace, '_mindful'::regnamespace)
+            and exists (select from unnest(p.proconfig) c where c ~ '^enable_\w+=off$')
+        order by p.oid
+    loop
+        execute format('alter function %s reset jit', found.signature);  -- 0.2.0 had it elsewhere in the list
+        execute format('alter function %s set jit = off', found.signature);
+    end loop;
+end
+$do$;

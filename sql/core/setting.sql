@@ -68,7 +68,6 @@ language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
-set jit = off
 as $$
 declare
     own_tenant text := _mindful.tenant();
@@ -103,7 +102,6 @@ create function _mindful.settings(session_id uuid) returns jsonb
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
-set jit = off
 set enable_sort = off
 as $$
 begin

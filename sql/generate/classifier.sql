@@ -64,7 +64,6 @@ create function _mindful.embeddings_kept(embedder text, hashes text[]) returns t
 language plpgsql stable parallel restricted security invoker
 set search_path = pg_catalog, mindful, pg_temp
 set enable_seqscan = off
-set jit = off
 as $$
 #variable_conflict use_column
 begin

@@ -47,7 +47,6 @@ language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 set enable_hashjoin = off
 set enable_mergejoin = off
-set jit = off
 as $$
 #variable_conflict use_column
 begin

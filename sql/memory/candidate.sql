@@ -123,7 +123,6 @@ language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
-set jit = off
 as $$
 declare
     own_tenant text := _mindful.tenant();
@@ -148,7 +147,6 @@ set search_path = pg_catalog, mindful, pg_temp
 set hnsw.iterative_scan = 'relaxed_order'
 set enable_seqscan = off
 set hnsw.max_scan_tuples = 200000
-set jit = off
 as $$
 declare
     vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
@@ -211,7 +209,6 @@ set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set hnsw.ef_search = 100
 set enable_seqscan = off
-set jit = off
 as $$
 declare
     own_tenant text := _mindful.tenant();
@@ -259,7 +256,6 @@ language plpgsql stable parallel safe security invoker rows 10
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
-set jit = off
 as $$
 declare
     own_tenant text := _mindful.tenant();
@@ -294,7 +290,6 @@ language plpgsql stable parallel safe security invoker rows 200
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
-set jit = off
 as $$
 declare
     own_tenant text := _mindful.tenant();

@@ -3,7 +3,6 @@ language plpgsql volatile parallel unsafe security definer
 set search_path = pg_catalog, mindful, pg_temp
 set mindful.tenant = '' -- else the owner, who may set any tenant, would act for the user's value
 set enable_seqscan = off
-set jit = off
 as $$
 declare
     tenants text[];

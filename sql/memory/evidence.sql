@@ -23,7 +23,6 @@ set mindful.tenant = ''
 set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_seqscan = off
-set jit = off
 as $$
 begin
     -- What a lost quote changes ends up here again.

@@ -50,7 +50,6 @@ language plpgsql stable parallel safe security invoker rows 100
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_sort = off  -- The primary key gives the order. Without statistics, the planner would sort all memories of the tenant.
-set jit = off
 as $$
 declare
     filter mindful.recall_filter := _mindful.recall_filter(kinds, metadata, session_id,

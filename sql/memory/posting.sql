@@ -43,7 +43,6 @@ set mindful.tenant = ''
 set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_seqscan = off
-set jit = off
 as $$
 declare
     added record;

@@ -48,7 +48,6 @@ create function _mindful.quota_job() returns trigger
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 set enable_seqscan = off
-set jit = off
 as $$
 declare
     most bigint := mindful.setting_get('quota_jobs') #>> '{}';

@@ -160,7 +160,6 @@ language plpgsql stable parallel restricted security invoker rows 10
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
-set jit = off
 as $$
 declare
     options jsonb := _mindful.recall_options();

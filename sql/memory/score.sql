@@ -82,7 +82,6 @@ language plpgsql stable parallel safe security invoker rows 50
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
-set jit = off
 set random_page_cost = 0
 as $$
 declare
@@ -121,7 +120,6 @@ language plpgsql stable parallel restricted security invoker rows 20
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
-set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -217,7 +215,6 @@ language plpgsql stable parallel restricted security invoker rows 10
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
-set jit = off
 as $$
 declare
     half_life_days double precision := options ->> 'recall_half_life_days';

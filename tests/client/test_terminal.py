@@ -105,7 +105,7 @@ def mindful(dsn_of: Mapping[str, str], quick: None) -> Iterator[Open]:
 
 
 @pytest.fixture
-def scripted(db: psycopg.Connection) -> None:
+def scripted_answers(db: psycopg.Connection) -> None:
     """A script answers where it does not matter what is said."""
     db.execute("select model_default_set(%s)", (SCRIPTED_GENERATOR,))
 
@@ -181,7 +181,7 @@ def test_ctrl_c_before_the_first_word_stops_too(mindful: Open, ana: psycopg.Conn
     assert said(ana) == ["user"]
 
 
-@pytest.mark.usefixtures("scripted")
+@pytest.mark.usefixtures("scripted_answers")
 def test_ctrl_c_cancels_what_runs_on_the_server(
     mindful: Open, ana: psycopg.Connection, connect: Connect
 ) -> None:
@@ -220,7 +220,7 @@ def test_ctrl_c_at_the_prompt_leaves(mindful: Open) -> None:
     assert terminal.interrupted() == 0
 
 
-@pytest.mark.usefixtures("scripted")
+@pytest.mark.usefixtures("scripted_answers")
 def test_the_line_can_be_edited(mindful: Open, ana: psycopg.Connection) -> None:
     terminal = mindful("chat")
     terminal.shows(PROMPT)

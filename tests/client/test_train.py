@@ -20,7 +20,7 @@ from support.command import Command
 from support.deletion import delete
 from support.files import readable_folder
 from support.models import SCRIPTED_EMBEDDER, model_files
-from support.training import NAMES, PACKAGES, exported, tell
+from support.training import NAMES, NO_MOUNTS, PACKAGES, exported, tell, unshared
 from support.weights import write_truncated
 
 # A process imports PyTorch.
@@ -33,23 +33,22 @@ TOKENS = 1276
 
 
 class Server:
-    """Starts processes of the server's Python that have imported PyTorch; nobody else sees what they mount."""
+    """Starts processes of the server's Python that have imported PyTorch and have mounts of their own."""
 
     def __init__(self, python: str) -> None:
-        # Who is root already need not become it, and keeps what it may do: the server's socket is another user's.
-        as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-        alone = ["unshare", *as_root, "--mount"]
-        self.mounts = bool(shutil.which("unshare")) and not subprocess.run([*alone, "true"]).returncode
+        self._alone = unshared()
         self._own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
             self._process = subprocess.Popen(
-                [
-                    *(alone if self.mounts else []),
-                    *(python, str(Path(__file__).with_name("train_server.py")), str(other.fileno())),
-                ],
+                [*self._alone, python, str(Path(__file__).with_name("train_server.py")), str(other.fileno())],
                 pass_fds=[other.fileno()],
                 env=os.environ | {"PYTHONPATH": PACKAGES, "HF_HUB_OFFLINE": "1"},
             )
+
+    @property
+    def mounts(self) -> bool:
+        """Whether the processes may mount a disk."""
+        return bool(self._alone)
 
     def ask(self, request: Mapping[str, Any], *outputs: int) -> int:
         socket.send_fds(self._own, [json.dumps(request).encode()], outputs)
@@ -247,7 +246,7 @@ def test_a_full_disk_fails_the_training_with_its_reason(
     db: psycopg.Connection,
 ) -> None:
     if not server.mounts:
-        pytest.skip("this system lets nobody mount a disk of his own")
+        pytest.skip(NO_MOUNTS)
     disk = folder / "disk"
     disk.mkdir()
     status, _, stderr = train.start("--output", disk, manifest, disk=("64k", disk)).wait()

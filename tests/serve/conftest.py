@@ -15,9 +15,9 @@ import httpx2
 import openai
 import psycopg
 import pytest
-from psycopg.types.json import Jsonb
 from support import SCRIPTED_GENERATOR, forked
 from support.clock import Deadline
+from support.models import register_once
 from support.query import one
 
 ASK = [{"role": "user", "content": "What is the capital of France?"}]
@@ -178,16 +178,11 @@ def talker(admin: psycopg.Connection) -> str:
 
 
 def registered(admin: psycopg.Connection, name: str, reply: str) -> str:
-    """Register a model that always gives a reply, unless a test before has, and return its name."""
-    if one(admin, "select count(*) from model where name = %s", name) == 0:
-        options = Jsonb({"default": reply, "context_length": 10_000})
-        admin.execute("select model_register(%s, 'generator', 'scripted', '', %s)", (name, options))
-    return name
+    """Register a model that always gives a reply, and return its name."""
+    return register_once(admin, name, "generator", "scripted", default=reply, context_length=10_000)
 
 
 @pytest.fixture
 def judge(admin: psycopg.Connection) -> str:
     """A reranker."""
-    if one(admin, "select count(*) from model where name = 'judge'") == 0:
-        admin.execute("select model_register('judge', 'reranker', 'scripted', '')")
-    return "judge"
+    return register_once(admin, "judge", "reranker", "scripted")

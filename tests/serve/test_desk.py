@@ -12,6 +12,7 @@ import pytest
 from mindful_serve.settings import Settings
 from serve.conftest import Service, Start
 from support.browser import CHROMIUM, DRIVER, Browser, Keys, chromium
+from support.models import register_once
 from support.query import one
 from support.running import running
 
@@ -50,15 +51,8 @@ def browser(window: Browser, request: pytest.FixtureRequest) -> Iterator[Browser
 @pytest.fixture
 def talker(scripted: None, admin: psycopg.Connection) -> None:
     """A default generator that knows where the key hangs, and says something hostile of trees."""
-    options = {
-        "replies": [["tree", HOSTILE], ["key", "It hangs\nbehind the boiler."]],
-        "default": "I do not know.",
-    }
-    admin.execute(
-        "select model_register('talker', 'generator', 'scripted', '', options => %s)"
-        " where not exists (select from model where name = 'talker')",
-        (json.dumps(options),),
-    )
+    replies = [["tree", HOSTILE], ["key", "It hangs\nbehind the boiler."]]
+    register_once(admin, "talker", "generator", "scripted", replies=replies, default="I do not know.")
     admin.execute("select model_default_set('talker', force => true)")
 
 

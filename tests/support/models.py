@@ -67,6 +67,18 @@ def register_models(connection: psycopg.Connection, files: dict[str, str]) -> No
         )
 
 
+def register_once(
+    connection: psycopg.Connection, name: str, kind: str, provider: str, source: str = "", **options: object
+) -> str:
+    """Register a model unless a test that shares the database has, and return its name."""
+    if connection.execute("select from mindful.model where name = %s", (name,)).fetchone() is None:
+        connection.execute(
+            "select mindful.model_register(%s, %s, %s, %s, %s)",
+            (name, kind, provider, source, Jsonb(options)),
+        )
+    return name
+
+
 def _registered(connection: psycopg.Connection) -> list[tuple[str, str]]:
     if connection.execute("select to_regclass('mindful.model')").fetchone() == (None,):
         return []

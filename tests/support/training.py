@@ -17,6 +17,7 @@ from psycopg.types.json import Jsonb
 from support.command import Command
 
 NAMES = ["Ana", "Bob", "Eve", "Tom", "Zoe", "Kim", "Max", "Ida", "Leo", "Amy"]
+NO_MOUNTS = "this system allows no mounts of a process's own"
 PACKAGES = str(Path(mindful_client.__file__).parents[1])
 
 
@@ -68,16 +69,21 @@ def exported(command: Command, model: str, directory: Path) -> Path:
     return Path(done.output.strip())
 
 
+def unshared() -> list[str]:
+    """Return the words before a command that give it mounts of its own; no words where the system allows none."""
+    # Who is root already need not become it, and keeps what it may do: the server's socket is another user's.
+    as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    alone = ["unshare", *as_root, "--mount"]
+    allowed = shutil.which("unshare") and not subprocess.run([*alone, "true"], check=False).returncode
+    return alone if allowed else []
+
+
 def full_disk(size: str, directory: Path, dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command where a directory is a disk of this size, which nobody else sees."""
     mount = f'mount -t tmpfs -o size={size} tmpfs "$0" && exec "$@"'
-    # Who is root already need not become it, and keeps what it may do: the server's socket is another user's.
-    as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    alone = ["unshare", *as_root, "--mount", "sh", "-c"]
-    if not shutil.which("unshare") or subprocess.run([*alone, "true"], check=False).returncode:
-        pytest.skip("this system lets nobody mount a disk of his own")
+    alone = unshared() or pytest.skip(NO_MOUNTS)
     return subprocess.run(
-        [*alone, mount, str(directory), sys.executable, "-m", "mindful_client", *arguments],
+        [*alone, "sh", "-c", mount, str(directory), sys.executable, "-m", "mindful_client", *arguments],
         env=os.environ | {"MINDFUL_DSN": dsn, "PYTHONPATH": PACKAGES},
         capture_output=True,
         text=True,

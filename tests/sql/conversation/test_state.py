@@ -311,7 +311,10 @@ def test_a_state_that_was_tampered_with_is_not_used_and_replaced(
 
 
 @pytest.mark.shares
-@pytest.mark.parametrize("damage", ["delete from kv_state where first = 0", "rows of noise"])
+@pytest.mark.parametrize(
+    "damage",
+    ["delete from kv_state where first = 0", "delete from kv_state where first > 0", "rows of noise"],
+)
 def test_states_that_an_owner_took_or_added_cost_time_only(
     damage: str,
     session: str,

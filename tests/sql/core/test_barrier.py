@@ -8,9 +8,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from support import GENERATOR, Cluster, one
+from support import GENERATOR, Cluster
 from support.clock import within
 from support.files import readable_folder
+from support.models import register_once
 from support.programs import run as run_program
 from support.weights import write_adapter
 from support.work import AT_WORK
@@ -28,8 +29,7 @@ WORK = {name: AT_WORK[name] for name in ("decode", "prefill", "many", "embed", "
 @pytest.fixture
 def reranker(crossed: str, db: psycopg.Connection) -> None:
     """A cross-encoder. Who registers it imports its library, which takes seconds."""
-    if not one(db, "select exists (select from model where name = 'crossed')"):
-        db.execute("select model_register('crossed', 'reranker', 'sentence_transformers', %s)", (crossed,))
+    register_once(db, "crossed", "reranker", "sentence_transformers", crossed)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_database_is_dropped_while_a_model_computes(
     db.execute("select llm_generate('Hi', max_tokens => 1), llm_embed('Hi')")
     name = f"{db.info.dbname}_dropped"
     with cluster.connect() as other, cluster.connect(db.info.dbname) as fresh:
-        busy = fresh if work == "reranker load" else db  # the import of its library too keeps nobody waiting
+        busy = fresh if work == "reranker load" else db  # imports the library in the call
         for clock in within(1):
             other.execute(f"create database {name} template template0".encode())
             thread = threading.Thread(target=run, args=(busy, WORK[work]))

@@ -128,12 +128,21 @@ TRIED: dict[str, LiteralString] = {
 """What decision holds once an answer was tried again in a way."""
 
 
-@pytest.mark.parametrize("action", TRIED)
+@pytest.fixture(params=TRIED)
+def action(
+    terse: tuple[psycopg.Connection, psycopg.Connection], request: pytest.FixtureRequest
+) -> Iterator[str]:
+    """What a chat may try, in this test."""
+    ana, _ = terse
+    ana.execute("select setting_set('chat_' || %s, 'true')", (request.param,))
+    yield request.param
+    ana.execute("select setting_reset('chat_' || %s)", (request.param,))
+
+
 def test_a_cancel_is_heard_while_an_answer_is_tried_again(
     terse: tuple[psycopg.Connection, psycopg.Connection], action: str
 ) -> None:
     ana, db = terse
-    ana.execute("select setting_set('chat_' || %s, 'true')", (action,))
     tried = "select count(*) from decision where " + TRIED[action]
     before = ana.execute(COUNTS).fetchone()
     for clock in within(0.2):
@@ -151,7 +160,6 @@ def test_a_cancel_is_heard_while_an_answer_is_tried_again(
         ana.execute(CHAT, (24,))
         assert ana.execute("select count(*) from memory where kind = 'message'").fetchone() == (2,)
         assert ana.execute(tried).fetchone() == (1,)
-    ana.execute("select setting_reset('chat_' || %s)", (action,))
 
 
 def cancel_second(db: psycopg.Connection, pid: int, clock: Clock) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from support import EMBEDDER, fails, one
+from support import EMBEDDER, fails
+from support.models import register_once
 
 pytestmark = pytest.mark.shares
 
@@ -41,10 +42,7 @@ def folder(db: psycopg.Connection) -> str:
 @pytest.fixture
 def reference(db: psycopg.Connection) -> None:
     """The reference model, registered once for all: a backend imports its library in seconds."""
-    if not one(db, "select exists (select from model where name = 'reference')"):
-        db.execute(
-            "select model_register('reference', 'embedder', 'sentence_transformers', %s)", (folder(db),)
-        )
+    register_once(db, "reference", "embedder", "sentence_transformers", folder(db))
 
 
 def test_the_gguf_embedder_is_the_reference_model(reference: None, db: psycopg.Connection) -> None:

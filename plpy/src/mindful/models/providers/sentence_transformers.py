@@ -129,7 +129,7 @@ def _model(
             "Pass the absolute path of a folder with a config.json that the server's operating system user can read.",
         )
     with extra("sentence-transformers"):
-        # Compilers of GPU code hold another LLVM than PostgreSQL's jit: together they crash the server.
+        # PyTorch imports triton if it is there. Its LLVM and that of PostgreSQL's jit together crash the server.
         sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
         # The import takes seconds.
         apart(lambda _stopped: importlib.import_module("sentence_transformers"), interrupts)

@@ -207,15 +207,10 @@ def _tried(spec: ModelSpec, server: Server, host: Host) -> dict[str, Any]:
     generator.next_logprobs(tokens, ["Yes", "No"], host)
     if spec.options["server"] == "llama.cpp" or "labels" in spec.options:
         return {}
+    from mindful.models.providers.openai.chat import repetition
+
     for prefix in _PREFIXES if spec.options["server"] == "llama-cpp-python" else ("",):
-        body = {
-            "model": spec.options["model"],
-            "prompt": prefix + _REFRAIN,
-            "max_tokens": 1,
-            "temperature": 0,
-            "echo": True,
-            "logprobs": 1,
-        }
+        body = repetition(str(spec.options["model"]), prefix + _REFRAIN)
         answer = server.ask(f"{server.address.path}/completions", body, host, (400, 422))
         if _repeats(answer or {}):
             return {"labels": "echo", **({"echo_prefix": prefix} if prefix else {})}
@@ -224,10 +219,7 @@ def _tried(spec: ModelSpec, server: Server, host: Host) -> dict[str, Any]:
 
 def _repeats(answer: Mapping[str, Any]) -> bool:
     """Return whether a server told how likely a refrain was; llama-cpp-python can tell it of other words."""
-    try:
-        told = answer["choices"][0]["logprobs"]
-        pairs = zip(told["text_offset"], told["token_logprobs"], strict=True)
-        again = [float(value) for at, value in pairs if len(_REFRAIN) / 2 <= at < len(_REFRAIN)]
-    except (KeyError, TypeError, IndexError, ValueError):
-        return False
+    from mindful.models.providers.openai.chat import repeated
+
+    again = repeated(answer, len(_REFRAIN) // 2, len(_REFRAIN))
     return bool(again) and sum(again) / len(again) > _LIKELY

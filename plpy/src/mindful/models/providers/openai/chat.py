@@ -187,22 +187,9 @@ class ChatGenerator(ServedGenerator):
 
     def _echoed(self, prompt: str, candidate: str, interrupts: Interrupts) -> list[float]:
         """Log-probabilities of a candidate's tokens, as the server repeats the prompt with them."""
-        body = {
-            "model": self._model,
-            "prompt": self._prefix + prompt + candidate,
-            "max_tokens": 1,
-            "temperature": 0,
-            "echo": True,
-            "logprobs": 1,
-        }
+        body = repetition(self._model, self._prefix + prompt + candidate)
         answer = self._server.post(f"{self._path}/completions", body, interrupts)
-        try:
-            told = answer["choices"][0]["logprobs"]
-            pairs = zip(told["text_offset"], told["token_logprobs"], strict=True)
-            first, last = len(prompt), len(prompt) + len(candidate)
-            found = [float(value) for at, value in pairs if first <= at < last]
-        except (KeyError, TypeError, ValueError, IndexError):
-            raise malformed("log-probabilities of the prompt") from None
+        found = repeated(answer, len(prompt), len(prompt) + len(candidate))
         if not found:
             raise malformed("log-probabilities of the prompt")
         return found
@@ -244,6 +231,21 @@ class ChatGenerator(ServedGenerator):
         if not found:
             raise malformed("top_logprobs")
         return found
+
+
+def repetition(model: str, text: str) -> dict[str, Any]:
+    """Return a request that has the server repeat a text with the log-probabilities of its tokens."""
+    return {"model": model, "prompt": text, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
+
+
+def repeated(answer: Mapping[str, Any], first: int, last: int) -> list[float]:
+    """Return the log-probabilities of tokens that begin in this part of the text; none of a malformed answer."""
+    try:
+        told = answer["choices"][0]["logprobs"]
+        pairs = zip(told["text_offset"], told["token_logprobs"], strict=True)
+        return [float(value) for at, value in pairs if first <= at < last]
+    except (KeyError, TypeError, ValueError, IndexError):
+        return []
 
 
 def _prompt(tokens: Sequence[int]) -> Prompt:
