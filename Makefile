@@ -23,7 +23,7 @@ demo: up #: from a bare Debian machine to an answer: set up all of it, then show
 
 up: packages server models install #: set up, start the private cluster, create or update the extension (ENGINE=1: with an engine for all connections)
 	@$(setup)/cluster.sh up
-	@if [ -n "$(ENGINE)" ]; then $(setup)/python.sh server engine && $(setup)/cluster.sh engine; fi
+	@if [ -n "$(ENGINE)" ]; then $(setup)/python.sh server engine && $(setup)/python.sh llama-server && $(setup)/cluster.sh engine; fi
 
 down: #: stop the private cluster
 	@$(setup)/cluster.sh down
@@ -41,11 +41,12 @@ check: lint scripted models install #: lint, and run the unit tests and a few te
 test: scripted models install dev #: set up and run the tests, three at a time (PYTEST_ARGS="-k recall" JOBS=1)
 	@$(setup)/packages.sh pgbouncer chromium chromium-driver
 	@$(setup)/python.sh server reference train engine
+	@$(setup)/python.sh llama-server
 	@$(setup)/test.sh $(JOBS) $(dev)pytest --durations=10 $(PYTEST_ARGS)
 
 test-engine: scripted models install dev #: run the tests of models behind a real server (SERVER=llama-cpp-python PYTEST_ARGS="tests/sql/chat")
 	@$(setup)/python.sh server reference train engine engine-test
-	@$(dev)python tests/support/served.py $(or $(SERVER),xllamacpp) \
+	@PYTHONPATH=tests $(dev)python tests/support/served.py $(or $(SERVER),xllamacpp) \
 		$(setup)/test.sh 1 $(dev)pytest -q $(or $(PYTEST_ARGS),$(served_tests))
 
 router: up dev #: write the extensions mindful_router and mindful_partition, and install them
@@ -151,6 +152,7 @@ bench-serve: up dev #: measure what the service adds to SQL, and 200 streams at 
 
 bench-engine: up dev #: measure the embedded engine against one for all connections (BENCH_ARGS="--rounds 5")
 	@$(setup)/python.sh server engine
+	@$(setup)/python.sh llama-server
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=tests $(dev)python tests/bench/engine.py $(BENCH_ARGS)
 
 bench-embedding: server models #: measure formats and libraries of the default embedder (LOCOMO=locomo10.json, BENCH_ARGS="--rows 500")

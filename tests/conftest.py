@@ -109,7 +109,9 @@ def brief_template(cluster: Cluster, template: str, brief_file: str) -> Iterator
     """Name of a template database whose default generator is the brief one."""
     with cluster.database(template) as name:
         with cluster.connect(name) as connection:
-            connection.execute("select model_register('brief', 'generator', 'llama_cpp', %s)", (brief_file,))
+            address = os.environ.get("MINDFUL_TEST_BRIEF")
+            where = ("openai", address) if address else ("llama_cpp", brief_file)
+            connection.execute("select model_register('brief', 'generator', %s, %s)", where)
             connection.execute("select model_default_set('brief')")
         yield name
 

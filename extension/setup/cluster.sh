@@ -217,7 +217,7 @@ engine() {
     : >"$log"
     # Not as_server: its subshell would have the number that is kept, and engine_stop looks for a mindful.
     exec_as_server "${environment[@]}" setsid mindful --dsn "$(dsn)" engine --directory "$(socket_dir)/engine" \
-        >"$log" 2>&1 </dev/null &
+        --llama-server "$MINDFUL_HOME/venv/bin/llama-server" >"$log" 2>&1 </dev/null &
     pid=$!
     echo "$pid" >"$state/engine.pid"
     for ((attempt = 0; attempt < 600; attempt++)); do

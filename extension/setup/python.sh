@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # python.sh server [EXTRA...]   the venv that the server's PL/Python imports from, with the extras of MINDFUL_EXTRAS
 #                               (default: documents learning) and these
+# python.sh llama-server        llama.cpp's server, beside the server's Python
 # python.sh scripted            the tests' provider, in the server's venv
 # python.sh dev [EXTRA...]      the venv of the tests, linters and client
 # python.sh clients             the venv of the programs that `make test-clients` runs, and the npm packages beside it
@@ -45,44 +46,82 @@ install_torch() {
     compgen -G "$venv/lib/python3*/site-packages/torch-*+cpu.dist-info" >/dev/null || install_locked "$venv" torch-gpu
 }
 
-# Compiled for this processor and kept in the user's cache under the name of all it depends on: pip's own
-# cache would hand out a wheel built with other options.
-install_llama() {
-    local requirement key wheels
-    local -a options=(LLAVA_BUILD=OFF "CMAKE_PROJECT_INCLUDE=$root/extension/setup/llama.cmake")
-    local cpu='any'
+# Sets `requirement`, the release of llama.cpp's package, and `options`, CMake's for this processor or for any.
+llama_options() {
     requirement=$(sed -n 's/^\(llama-cpp-python==[^ ]*\).*/\1/p' "$lock/llama.txt")
-    if [ -z "${MINDFUL_PORTABLE:-}" ]; then
-        options+=(GGML_NATIVE=ON)
-        cpu=$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo)
-    else
-        options+=(GGML_NATIVE=OFF)
-        [ "$(uname -m)" != x86_64 ] || options+=(GGML_AVX=ON GGML_AVX2=ON GGML_FMA=ON GGML_F16C=ON)
-    fi
-    key=$(
-        {
-            echo "$requirement ${options[*]//"$root"/} $cpu $(uname -m)"
-            c++ --version
-            ldd --version
-            cat "$root/extension/setup/llama.cmake"
-        } | hash12
-    )
+    options=(GGML_NATIVE=ON)
+    [ -n "${MINDFUL_PORTABLE:-}" ] || return 0
+    options=(GGML_NATIVE=OFF)
+    [ "$(uname -m)" != x86_64 ] || options+=(GGML_AVX=ON GGML_AVX2=ON GGML_FMA=ON GGML_F16C=ON)
+}
+
+# What is compiled is kept in the user's cache under the name of all it depends on: pip's own cache would hand out a
+# wheel built with other options. With what else it depends on as arguments.
+llama_key() {
+    local cpu=any
+    [ -n "${MINDFUL_PORTABLE:-}" ] || cpu=$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo)
+    {
+        echo "$requirement ${options[*]} $* $cpu $(uname -m)"
+        c++ --version
+        ldd --version
+    } | hash12
+}
+llama_cache() { echo "${XDG_CACHE_HOME:-${HOME:-$MINDFUL_HOME}/.cache}/mindful/$1"; }
+
+download_llama() {
+    rm -rf "$1"
+    mkdir -p "$1"
+    logged llama-source "downloading $requirement" \
+        "$venv/bin/pip" download --no-deps --require-hashes --no-binary :all: --no-build-isolation \
+        --dest "$1" -r "$lock/llama.txt"
+}
+
+install_llama() {
+    local requirement key wheels include=$root/extension/setup/llama.cmake
+    local -a options
+    llama_options
+    options+=(LLAVA_BUILD=OFF)
+    key=$(llama_key "$(cat "$include")")
     [ "$(cat "$venv/.llama" 2>/dev/null)" != "$key" ] || return 0
-    wheels=${XDG_CACHE_HOME:-${HOME:-$MINDFUL_HOME}/.cache}/mindful/$key
+    wheels=$(llama_cache "$key")
     if ! compgen -G "$wheels/*.whl" >/dev/null; then
-        mkdir -p "$wheels.part"
-        logged llama-source "downloading $requirement" \
-            "$venv/bin/pip" download --no-deps --require-hashes --no-binary :all: --no-build-isolation \
-            --dest "$wheels.part" -r "$lock/llama.txt"
+        download_llama "$wheels.part"
         logged llama-compile "compiling llama.cpp for this processor, once (5 minutes on one core)" \
             "$venv/bin/pip" wheel -v --no-deps --no-cache-dir --no-build-isolation \
-            "${options[@]/#/--config-settings=cmake.define.}" --wheel-dir "$wheels.part" "$wheels.part"/*.tar.gz
+            "${options[@]/#/--config-settings=cmake.define.}" \
+            "--config-settings=cmake.define.CMAKE_PROJECT_INCLUDE=$include" \
+            --wheel-dir "$wheels.part" "$wheels.part"/*.tar.gz
         mkdir -p "$wheels"
         mv "$wheels.part"/*.whl "$wheels/"
         rm -rf "$wheels.part"
     fi
     logged llama-install "installing $requirement" "$venv/bin/pip" install --force-reinstall --no-deps "$wheels"/*.whl
     echo "$key" >"$venv/.llama"
+}
+
+# llama.cpp's own server, of the same source and with the same options as the embedded engine. It needs half of the
+# processor time of xllamacpp's for an embedding.
+llama_server() {
+    local requirement key built
+    local -a options
+    llama_options
+    options+=(CMAKE_BUILD_TYPE=Release BUILD_SHARED_LIBS=OFF LLAMA_BUILD_TESTS=OFF LLAMA_BUILD_EXAMPLES=OFF
+        LLAMA_BUILD_APP=OFF LLAMA_USE_PREBUILT_UI=OFF LLAMA_OPENSSL=OFF)
+    key=$(llama_key)
+    [ "$(cat "$venv/.llama-server" 2>/dev/null)" != "$key" ] || return 0
+    built=$(llama_cache "$key")
+    if [ ! -x "$built/llama-server" ]; then
+        download_llama "$built.part"
+        tar -xzf "$built.part"/*.tar.gz -C "$built.part" --strip-components 1
+        logged llama-configure "configuring llama.cpp's server" \
+            cmake -G Ninja -S "$built.part/vendor/llama.cpp" -B "$built.part/build" "${options[@]/#/-D}"
+        logged llama-server "compiling llama.cpp's server for this processor, once (12 minutes on one core)" \
+            cmake --build "$built.part/build" --target llama-server
+        install -D -s "$built.part/build/bin/llama-server" "$built/llama-server"
+        rm -rf "$built.part"
+    fi
+    install "$built/llama-server" "$venv/bin/llama-server"
+    echo "$key" >"$venv/.llama-server"
 }
 
 sources_hash() {
@@ -167,5 +206,6 @@ models() {
 
 case ${1:-} in
     server | scripted | dev | clients | models) "$@" ;;
-    *) die "usage: python.sh server [EXTRA...] | scripted | dev [EXTRA...] | clients | models" ;;
+    llama-server) llama_server ;;
+    *) die "usage: python.sh server [EXTRA...] | llama-server | scripted | dev [EXTRA...] | clients | models" ;;
 esac

@@ -27,14 +27,14 @@ SIZE = ("--slots", "2", "--threads", "1")
 
 @pytest.fixture
 def engine(db: psycopg.Connection, dsn: str) -> Iterator[Engine]:
-    """An engine of the test's own, which it may end."""
-    with running_engine(db, dsn, *SIZE) as running:
+    """An engine of the test's own, which it may end. xllamacpp serves both models."""
+    with running_engine(db, dsn, *SIZE, compiled=False) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def common(cluster: Cluster, template: str, shared: Callable[[str], Any]) -> Iterator[Engine]:
-    """The engine of the database of the tests with the marker `shares`."""
+    """The engine of the database of the tests with the marker `shares`. A program serves the embedder."""
     database = shared(template)
     with running_engine(database.connect(None), cluster.dsn(database.name), *SIZE) as running:
         yield running
@@ -89,6 +89,26 @@ def test_the_sockets_are_the_servers_users_alone(common: Engine) -> None:
     sockets = list(common.directory.glob("*.sock"))
     assert len(sockets) == 2
     assert all(socket.stat().st_mode & 0o077 == 0 for socket in sockets)
+
+
+def programs(engine: Engine) -> list[str]:
+    """List the names of the programs of an engine's servers."""
+    return sorted(
+        Path(f"/proc/{child}/exe").readlink().name.rstrip("0123456789.") for child in engine.children()
+    )
+
+
+def test_a_program_serves_the_embedder_and_the_package_the_generator(common: Engine) -> None:
+    assert programs(common) == ["llama-server", "python"]
+
+
+def test_no_program_outlives_an_engine_that_is_killed(db: psycopg.Connection, dsn: str) -> None:
+    with running_engine(db, dsn, EMBEDDER, *SIZE, count=1) as engine:
+        (child,) = engine.children()
+        engine.process.kill()
+        engine.process.wait()
+        until(lambda: not Path(f"/proc/{child}").exists(), 20)
+        assert not Path(f"/proc/{child}").exists()
 
 
 def test_a_killed_engine_loses_no_committed_word_and_comes_back(

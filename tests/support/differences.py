@@ -9,13 +9,15 @@ _SAMPLE = "another build of llama.cpp rounds differently, so a small model's ans
 _TOGETHER = "the server embeds the texts of a request together, which rounds the last digits differently"
 _DRY = "dry_multiplier has no effect, as the server's DRY would count the prompt's tokens too"
 _CACHE = "the server's own cache is not counted for batches and reviews"
+_AGAIN = "the server computes a prompt asked again in other parts, which rounds the last digits differently"
 
 _BOTH = {
     "chat/test_turn.py::test_a_turn_embeds_its_message_and_its_reply_once": _EMBEDDED,
     "chat/test_turn.py::test_a_question_about_own_matters_takes_few_more": _EMBEDDED,
     "generate/test_batch.py::test_a_stop_string_ends_an_answer": _SAMPLE,
-    "generate/test_cancel.py::test_a_cancel_is_heard_while_an_answer_is_tried_again": _EMBEDDED,
     "generate/test_each.py::test_a_bad_row_costs_the_others_nothing[embed]": _TOGETHER,
+    "generate/test_llm.py::test_a_prompt_asked_again_is_not_evaluated_again_and_gets_the_same_logits": _AGAIN,
+    "generate/test_llm.py::test_a_longer_prompt_goes_on_from_the_beginning_it_shares": _AGAIN,
     "generate/test_llm.py::test_a_multibyte_answer_is_never_split": _SAMPLE,
     "generate/test_repetition.py::test_the_default_model_repeats_less": _DRY,
     "generate/test_repetition.py::test_many_prompts_are_answered_without_repetitions_too": _DRY,
@@ -23,7 +25,6 @@ _BOTH = {
     "confidence/test_review.py::test_a_review_goes_on_where_the_answer_ended": _CACHE,
 }
 _ESTIMATE = "texts past the context are cut by an estimate"
-_AGAIN = "the server computes a prompt asked again in other parts, which rounds the last digits differently"
 _WHOLE = "an answer that is not streamed has no first_token_ms"
 _OTHERS = {
     "generate/test_batch.py::test_every_answer_is_logged_as_a_single_one_is": _WHOLE,

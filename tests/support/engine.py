@@ -47,6 +47,12 @@ class Engine:
         until(lambda: self.log().count(text) >= times or self.process.poll() is not None, 120)
         assert self.log().count(text) >= times, self.log()
 
+    def close(self) -> None:
+        """Kill it, if it runs."""
+        self.process.kill()
+        self.process.wait()
+        self._log.close()
+
     def children(self) -> list[int]:
         """List the processes of its servers."""
         names = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
@@ -56,7 +62,6 @@ class Engine:
         """Stop it as systemd does."""
         self.process.terminate()
         assert self.process.wait(30) == 0
-        self._log.close()
 
 
 def until(condition: Callable[[], bool], seconds: float) -> None:
@@ -67,8 +72,13 @@ def until(condition: Callable[[], bool], seconds: float) -> None:
 
 
 @contextmanager
-def running_engine(db: psycopg.Connection, dsn: str, *arguments: str, count: int = 2) -> Iterator[Engine]:
-    """Run an engine of both default models, or of `count` named ones, as the operating system user of the server."""
+def running_engine(
+    db: psycopg.Connection, dsn: str, *arguments: str, count: int = 2, compiled: bool = True
+) -> Iterator[Engine]:
+    """Run an engine of both default models, or of `count` named ones, as the operating system user of the server.
+
+    Embedders are served by the program that was compiled for this processor, or by xllamacpp.
+    """
     row = db.execute(
         "select python_prefix, current_setting('data_directory') from mindful.mindful_status()"
     ).fetchone()
@@ -76,11 +86,13 @@ def running_engine(db: psycopg.Connection, dsn: str, *arguments: str, count: int
     user = pwd.getpwuid(Path(row[1]).stat().st_uid).pw_name
     folder = Path(tempfile.mkdtemp())  # the path of a socket must be short
     shutil.chown(folder, user)
-    engine = Engine(row[0], dsn, folder / "engine", user, arguments)
+    program = ("--llama-server", f"{row[0]}/bin/llama-server") if compiled else ()
+    engine = Engine(row[0], dsn, folder / "engine", user, (*program, *arguments))
     try:
         engine.wait("served to all connections", count)
         yield engine
-        engine.stop()
+        if engine.process.returncode is None:  # no test has killed it
+            engine.stop()
     finally:
-        engine.process.kill()
+        engine.close()
         shutil.rmtree(folder)

@@ -1,7 +1,8 @@
-"""Runs a command with both default models behind servers on loopback: served.py SERVER COMMAND [ARGUMENT...].
+"""Runs a command with both default models and the brief one behind servers on loopback.
 
-SERVER is xllamacpp, as `mindful engine` starts it, or llama-cpp-python. The command gets the addresses in
-MINDFUL_TEST_GENERATOR and MINDFUL_TEST_EMBEDDER. Usage: make test-engine.
+Usage: served.py SERVER COMMAND [ARGUMENT...], by `make test-engine`. SERVER is xllamacpp, as `mindful engine` starts
+it, or llama-cpp-python. The command gets the addresses in MINDFUL_TEST_GENERATOR, MINDFUL_TEST_EMBEDDER and
+MINDFUL_TEST_BRIEF.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from support.files import readable_folder
+from support.weights import write_truncated
+
 SERVERS = ("xllamacpp", "llama-cpp-python")
-_CONTEXT = {"generator": 2048, "embedder": 512}
+_CONTEXT = {"generator": 2048, "brief": 2048, "embedder": 512}
 _STARTING_S = 120
 
 
@@ -33,6 +37,8 @@ def main() -> int:
     }
     environment = dict(os.environ)
     with ExitStack() as running:
+        folder = running.enter_context(readable_folder())
+        files["brief"] = Path(write_truncated(folder / "brief.gguf", str(files["generator"])))
         for kind, file in files.items():
             address = running.enter_context(served(server, home / "venv/bin/python", kind, file))
             environment[f"MINDFUL_TEST_{kind.upper()}"] = address
@@ -72,7 +78,7 @@ def _xllamacpp(kind: str, file: Path, port: int) -> Sequence[str]:
 
 
 def _llama_cpp_python(kind: str, file: Path, port: int) -> Sequence[str]:
-    kinds = ["--logits_all", "true"] if kind == "generator" else ["--embedding", "true"]
+    kinds = ["--embedding", "true"] if kind == "embedder" else ["--logits_all", "true"]
     return [
         *("-m", "llama_cpp.server", "--model", str(file), "--host", "127.0.0.1", "--port", str(port)),
         *("--n_ctx", str(_CONTEXT[kind]), "--n_threads", "1", "--interrupt_requests", "false", *kinds),

@@ -40,6 +40,11 @@ _DEFAULT_CONTEXT = {"generator": 2048, "embedder": 512}
 )
 @click.option("--gpu-layers", type=int, default=-1, show_default=True, help="Layers on the GPU; -1 is all.")
 @click.option(
+    "--llama-server",
+    type=click.Path(exists=True, dir_okay=False, executable=True, resolve_path=True),
+    help="llama.cpp's program that serves embedders, as one compiled for this processor; default: xllamacpp's.",
+)
+@click.option(
     "--when-down",
     type=click.Choice(["embedded", "error"]),
     default="embedded",
@@ -55,6 +60,7 @@ def engine(
     slots: int | None,
     threads: int | None,
     gpu_layers: int,
+    llama_server: str | None,
     when_down: str,
     off: bool,
 ) -> None:
@@ -76,7 +82,7 @@ def engine(
             client.model_serve(name, server=None)
             show(f"{name}: each connection runs it")
         return
-    _serve(client, rows, Path(directory), slots, threads, gpu_layers, when_down)
+    _serve(client, rows, Path(directory), slots, threads, gpu_layers, llama_server, when_down)
 
 
 def _serve(
@@ -86,6 +92,7 @@ def _serve(
     slots: int | None,
     threads: int | None,
     gpu_layers: int,
+    llama_server: str | None,
     when_down: str,
 ) -> None:
     if find_spec("xllamacpp") is None:
@@ -103,6 +110,7 @@ def _serve(
             file,
             str(directory / f"{name}.sock"),
             size_of(kind, file, context or _DEFAULT_CONTEXT[kind], slots, threads, gpu_layers),
+            llama_server if kind == "embedder" else None,
         )
         for name, kind, file, context in rows
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import mmap
 import os
@@ -9,9 +10,11 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 _LOOK_S = 0.2
+_PR_SET_PDEATHSIG = 1
+"""Of Linux's prctl: the signal that a process gets when its parent ends."""
 
 
 def parameters(given: dict[str, Any]) -> Any:
@@ -35,8 +38,34 @@ def parameters(given: dict[str, Any]) -> Any:
         processors.poll = 0  # waiting threads sleep
     if given["kind"] == "embedder":
         params.embedding = True
-        params.n_batch = params.n_ubatch = max(512, given["context"])
+        params.n_batch = params.n_ubatch = _embedder_batch(given["context"])
     return params
+
+
+def command(given: dict[str, Any]) -> list[str]:
+    """Make the command that has a llama-server serve the embedder of a description."""
+    batch = _embedder_batch(given["context"])
+    values = {
+        "model": given["file"],
+        "alias": given["name"],
+        "host": given["socket"],
+        "parallel": given["slots"],
+        "ctx-size": given["slots"] * given["context"],
+        "gpu-layers": given["gpu_layers"] if given["gpu_layers"] >= 0 else "all",
+        "threads": given["threads"],
+        "threads-batch": given["threads"],
+        "poll": 0,  # waiting threads sleep
+        "poll-batch": 0,
+        "batch-size": batch,
+        "ubatch-size": batch,
+    }
+    options = [word for key, value in values.items() for word in (f"--{key}", str(value))]
+    return [given["llama_server"], *options, "--embedding", "--no-slots", "--no-webui", "--offline"]
+
+
+def _embedder_batch(context: int) -> int:
+    """Tokens that are computed at once. An embedder reads a whole text in one part."""
+    return max(512, context)
 
 
 def _has_llguidance(package: str) -> bool:
@@ -48,16 +77,27 @@ def _has_llguidance(package: str) -> bool:
     return False
 
 
+def _become(command: list[str], parent: int) -> NoReturn:
+    """Run a program in the place of this one. It ends with the parent, as this one would."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        sys.exit(0)
+    os.execv(command[0], command)
+
+
 def main() -> None:
     """Serve until told to stop, or until the process that started this one is gone."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before the library is loaded
     os.umask(0o077)  # only this user opens the socket
     parent = os.getppid()
+    given = json.loads(sys.argv[1])
+    if given.get("llama_server"):
+        _become(command(given), parent)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import xllamacpp
 
-    _server = xllamacpp.Server(parameters(json.loads(sys.argv[1])))
+    _server = xllamacpp.Server(parameters(given))
     print("listening", flush=True)
     while os.getppid() == parent:
         time.sleep(_LOOK_S)

@@ -33,6 +33,8 @@ class Served:
     file: str
     socket: str
     size: Size
+    llama_server: str | None = None
+    """The program that serves it, in the place of the package xllamacpp."""
 
     @property
     def address(self) -> str:
