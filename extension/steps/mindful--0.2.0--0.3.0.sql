@@ -339,6 +339,7 @@ comment on column model.options is
 -- include sql/learning/consolidation.sql _mindful.evidence_lost
 -- include sql/learning/sample.sql _mindful.sample_memory_lost
 
+-- include sql/learning/training.sql _mindful.training_finish
 -- include sql/learning/training.sql _mindful.training_running
 
 -- comments

@@ -227,8 +227,11 @@ declare
 begin
     perform _mindful.writable();
     select t.* into trained from mindful.training t
-    where t.tenant = (select _mindful.tenant()) and t.id = training_finish.id and t.status = 'running';
-    if not found then
+    where t.tenant = (select _mindful.tenant()) and t.id = training_finish.id;
+    if trained.status = 'completed' and trained.adapter = training_finish.adapter then
+        -- By a command that was killed meanwhile.
+        return (trained.verdict, starts_with(trained.verdict, 'active'), trained.base_figures, trained.adapter_figures)::_mindful.training_detail;
+    elsif trained.status is distinct from 'running' then
         perform _mindful.raise('42704', format('there is no running training %s', coalesce(id::text, 'null')), 'List the tenant''s trainings in mindful.training.');
     elsif not exists (
         select from mindful.model_tenant t where t.tenant = trained.tenant and t.model = adapter and t.training_id = trained.id
@@ -256,7 +259,7 @@ begin
         adapter_figures = of_adapter, verdict = outcome, finished_at = clock_timestamp()
     where t.tenant = trained.tenant and t.id = trained.id and t.status = 'running';
     if not found then
-        perform _mindful.raise('42704', format('there is no running training %s', id), 'List the tenant''s trainings in mindful.training.');
+        return _mindful.training_finish(id, adapter);
     end if;
     if kept then
         perform mindful.adapter_activate(adapter);
@@ -265,7 +268,7 @@ begin
 end
 $$;
 comment on function _mindful.training_finish(bigint, text) is
-'Measures the base and the adapter of a training by training_evaluate, decides whether the adapter becomes the tenant''s default generator, and returns the verdict and the figures. Errors: 42704 (no such training or adapter of it), 55000 (the pairs have changed since the export; the adapter was withdrawn), 55P03 (no free slot), 57014 (cancelled).';
+'Measures the base and the adapter of a training by training_evaluate, decides whether the adapter becomes the tenant''s default generator, and returns the verdict and the figures, which it returns again for a training that was completed with this adapter. Errors: 42704 (no such training or adapter of it), 55000 (the pairs have changed since the export; the adapter was withdrawn), 55P03 (no free slot), 57014 (cancelled).';
 
 create function _mindful.training_running(id bigint) returns boolean
 language sql stable parallel safe security invoker

@@ -195,29 +195,24 @@ def test_an_adapter_is_trained_measured_taken_back_and_the_same_after_a_kill(
     assert ana.execute("select adapter_rollback(%s)", (MODEL,)).fetchone() == ("tuned",)
     assert ana.execute(default).fetchone() == (MODEL,)
     assert {path.name for path in folder.iterdir()} == {"tuned.gguf", "exports"}
-    # Killed and taken up, it becomes the same adapter.
-    killed = train.start("--name", "resumed", "--output", folder / "again", manifest)
-    wait_for(killed, "step 20 of")
-    os.kill(killed.pid, signal.SIGKILL)
-    assert killed.wait()[0] == -signal.SIGKILL
-    assert [status for _, status, *_ in trainings(ana)] == ["completed", "running"]
-    (state,) = (folder / "again").glob("*.training.json")
-    begun = state.read_text()
+    status, _, stderr = train.start("--name", "tuned", "--output", folder, manifest).wait()
+    assert (status, f"{done['file']} exists" in stderr) == (1, True)
+    # Another one takes the place of one that was killed. Killed and taken up twice, it becomes the same adapter.
+    for name, words in (("other", "generating"), ("resumed", "step 20 of"), ("resumed", "evaluating")):
+        killed = train.start("--name", name, "--output", folder / "again", manifest)
+        wait_for(killed, words)
+        os.kill(killed.pid, signal.SIGKILL)
+        assert killed.wait()[0] == -signal.SIGKILL
     resumed = train("--name", "resumed", "--output", folder / "again", manifest)
-    assert "resumed at step" in resumed["log"]
-    assert "resumed" not in done["log"]
-    assert [(status, adapter) for _, status, adapter, _ in trainings(ana)] == [
-        ("completed", "tuned"),
-        ("completed", "resumed"),
+    assert "training on" not in resumed["log"]
+    assert [(status, adapter, error) for _, status, adapter, error in trainings(ana)] == [
+        ("completed", "tuned", None),
+        ("failed", None, "another training was started in its place"),
+        ("completed", "resumed", None),
     ]
+    assert (resumed["loss"], resumed["tuned"]) == (done["loss"], done["tuned"])
     assert Path(resumed["file"]).read_bytes() == Path(done["file"]).read_bytes()
-    # Killed at the end, it is completed by the server: the next one is another.
-    state.write_text(begun)
-    another = train.start("--name", "another", "--output", folder / "again", manifest)
-    wait_for(another, "training on")
-    os.kill(another.pid, signal.SIGKILL)
-    another.wait()
-    assert [status for _, status, *_ in trainings(ana)] == ["completed", "completed", "running"]
+    assert {path.name for path in (folder / "again").iterdir()} == {"resumed.gguf"}
 
 
 def test_what_is_forgotten_while_it_trains_is_not_learned(

@@ -56,6 +56,8 @@ def training_running(client: Client, training: int) -> bool:
 def training_finish(client: Client, training: int, adapter: str) -> TrainingDetail:
     """Evaluate the base and the adapter, and make the adapter the tenant's default generator if it is better.
 
+    A training that was completed with this adapter returns its figures again.
+
     Raises NotFoundError, NotReadyError (the pairs have changed since the export), QueryCancelledError.
     """
     given = {"id": training, "adapter": adapter}

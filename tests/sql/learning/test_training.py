@@ -110,6 +110,7 @@ def test_who_gains_too_little_or_loses_too_much_stays_aside(
     trainer.execute("select setting_set('training_margin', '0.01')")
     assert finish(trainer, training).startswith("not active")
     assert default(trainer) == GENERATOR
+    assert finish(trainer, training).startswith("not active")
     assert trainer.execute("select status, adapter from training").fetchall() == [("completed", adapter)]
     trainer.execute("select adapter_activate(%s)", (adapter,))
     assert default(trainer) == adapter
