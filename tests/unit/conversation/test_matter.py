@@ -35,6 +35,11 @@ from mindful.conversation.matter import (
         ("How does Hilda's engine work?", False),
         ("How do I get to the airport?", False),
         ("Is Hilda married?", False),
+        ("How is my cat named?", True),
+        ("How is Hilda's horse called?", True),
+        ("How was our roof repaired?", True),
+        ("How is a roof repaired?", False),
+        ("How is my cat?", False),
     ],
 )
 def test_reasons_are_facts_where_they_are_of_deeds_or_of_somebody(question: str, expected: bool) -> None:

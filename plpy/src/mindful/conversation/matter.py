@@ -15,9 +15,12 @@ from mindful.core.ports import Vector
 from mindful.core.vector import cosine
 from mindful.models.runtime import FoundEmbedder
 
+_MANNER = r"\bhow(?:'s| is| are| was| were) (?:my|our) [^?]{1,60}(?:ed|spelt|built|paid|made|kept)\W*$"
+"""How something of the user's is named, insured or was repaired."""
 _ASKS = linear(
     r"\b(?:who|whose|whom|when|where|which|what|why (?:did|was|were|had)|"
-    r"how (?:many|much|long|old|far|tall|big|often|deep|high|wide|heavy|large|fast|late|early|cold|warm|hot))\b",
+    r"how (?:many|much|long|old|far|tall|big|often|deep|high|wide|heavy|large|fast|late|early|cold|warm|hot|"
+    rf"(?:is|are|was|were) [^?]{{1,60}} (?:named|called|spel(?:led|t))))\b|{_MANNER}",
     IGNORECASE,
 )
 _TITLE = r"(?:(?:Mr|Mrs|Ms|Dr|Prof)\.? )?"
@@ -47,6 +50,7 @@ _DONE = linear(r"\bdid (?:i|we)\b|\bdo for (?:a living|work)\b", IGNORECASE)
 _MINE = linear(
     r"\b(?:what|who|where|when|which \w+|how (?:old|tall|long|big|far|much|many|heavy|deep|high))"
     r"(?:'s| is| are| was| were) (?:the \w+ of )?(?:my|our)\b|\bhow (?:old|tall|heavy) (?:am i|are we)\b|"
+    rf"{_MANNER}|"
     r"\b(?:what(?:'s| is)) the (?:[\w'\u2019-]+ ){0,2}(?:password|code|pin|combination|phone number)\b|"
     r"\b(?:who|whose|whom|when|where|(?:which|what) \w+|how (?:much|many)\b[^?]{0,40}) (?:do|does|did|have|has|am|are) "
     r"(?:i|we|my \w+|our \w+)\b(?! (?:need|have to|get|find|make|use|put|begin|start|say|write|know)\b)|"
