@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from mindful.core.errors import (
@@ -287,6 +288,48 @@ def test_a_server_repeats_a_prompt_whose_log_probabilities_are_its_own(
 ) -> None:
     """llama-cpp-python reads them one place too late where a model adds no token for the beginning."""
     assert openai._repeats(answer) is expected
+
+
+class Repeating:
+    """A server that tells how likely a repeated text is if that begins with a prefix. It refuses without one."""
+
+    address = SimpleNamespace(path="/v1")
+
+    def __init__(self, prefix: str | None) -> None:
+        self._prefix = prefix
+        self.asked: list[str] = []
+
+    def ask(self, path: str, body: Mapping[str, Any], host: Host, none_at: Sequence[int]) -> Any:
+        self.asked.append(body["prompt"].removesuffix(openai._REFRAIN))
+        if self._prefix is None:
+            return None
+        return echo(None, -9.0, *([-1.0, -1.0] if self.asked[-1] == self._prefix else [-9.0, -9.0]), -9.0)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "options", "found", "asked"),
+    [
+        ("", {}, {"labels": "echo"}, [""]),
+        ("<s>", {}, {"labels": "echo", "echo_prefix": "<s>"}, list(openai._PREFIXES[:5])),
+        ("[BOS]", {}, {"labels": "top_logprobs"}, list(openai._PREFIXES)),
+        ("<s>", {"server": "vllm"}, {"labels": "top_logprobs"}, [""]),
+        (None, {}, {"labels": "top_logprobs"}, [""]),
+        ("[BOS]", {"echo_prefix": "[BOS]"}, {"labels": "echo", "echo_prefix": "[BOS]"}, ["[BOS]"]),
+        ("[BOS]", {"echo_prefix": "<s>"}, None, ["<s>"]),
+        (None, {"echo_prefix": "<s>"}, None, ["<s>"]),
+    ],
+)
+def test_the_text_that_has_a_server_repeat_another_is_looked_for_and_tried(
+    host: Host, prefix: str | None, options: dict[str, Any], found: dict[str, Any] | None, asked: list[str]
+) -> None:
+    repeating = Repeating(prefix)
+    given = {"model": "fake", "server": "llama-cpp-python"} | options
+    if found is None:
+        with pytest.raises(InvalidParameterError, match="after echo_prefix '<s>'"):
+            openai._labels(given, cast(Any, repeating), cast(Any, host))
+    else:
+        assert openai._labels(given, cast(Any, repeating), cast(Any, host)) == found
+    assert repeating.asked == asked
 
 
 def test_a_users_grammar_is_sent_only_where_an_administrator_allows_it(server: Server, host: Host) -> None:

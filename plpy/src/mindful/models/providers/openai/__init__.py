@@ -207,13 +207,26 @@ def _tried(spec: ModelSpec, server: Server, host: Host) -> dict[str, Any]:
     generator.next_logprobs(tokens, ["Yes", "No"], host)
     if spec.options["server"] == "llama.cpp" or "labels" in spec.options:
         return {}
+    return _labels(spec.options, server, host)
+
+
+def _labels(options: Mapping[str, Any], server: Server, host: Host) -> dict[str, Any]:
+    """Find out how labels are scored: by what the server tells of a repeated text, if it is that text's."""
     from mindful.models.providers.openai.chat import repetition
 
-    for prefix in _PREFIXES if spec.options["server"] == "llama-cpp-python" else ("",):
-        body = repetition(str(spec.options["model"]), prefix + _REFRAIN)
+    prefixes = _PREFIXES if options["server"] == "llama-cpp-python" else ("",)
+    for prefix in (options["echo_prefix"],) if "echo_prefix" in options else prefixes:
+        body = repetition(str(options["model"]), prefix + _REFRAIN)
         answer = server.ask(f"{server.address.path}/completions", body, host, (400, 422))
-        if _repeats(answer or {}):
+        if answer is None:  # it repeats nothing
+            break
+        if _repeats(answer):
             return {"labels": "echo", **({"echo_prefix": prefix} if prefix else {})}
+    if "echo_prefix" in options:
+        raise InvalidParameterError(
+            f"after echo_prefix {options['echo_prefix']!r} the server does not tell how likely a repeated text is",
+            "Leave the option out: registration looks for the text.",
+        )
     return {"labels": "top_logprobs"}
 
 
