@@ -52,6 +52,15 @@ def test_another_distribution_can_add_a_provider(site: Path) -> None:
     assert providers.module("echo") is sys.modules["echo_provider_of_a_test"]
 
 
+def test_no_provider_imports_triton(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its LLVM and PostgreSQL's crash the server."""
+    monkeypatch.delitem(sys.modules, "triton", raising=False)
+    (site / "triton.py").write_text("")
+    install(site, "torch-models", "torching", "torch_provider_of_a_test", "import triton")
+    with pytest.raises(MissingPackageError, match="triton"):
+        providers.module("torching")
+
+
 def test_a_name_without_an_entry_point_imports_nothing(site: Path) -> None:
     (site / "mine_of_a_test.py").write_text("raise SystemExit")
     install(site, "echo-models", "echo", "echo_provider_of_a_test")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from typing import Protocol, cast
 
 from mindful.core.errors import InvalidParameterError, MissingPackageError
@@ -46,6 +47,8 @@ class AdapterProvider(Provider, Protocol):
 @functools.cache
 def module(provider: str) -> Provider:
     """Import a provider's module. Error 22023: no distribution has such an entry point."""
+    # PyTorch imports triton if it is there. Its LLVM and that of PostgreSQL's jit together crash the server.
+    sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
     if provider in OWN:
         with extra("server"):
             return cast(Provider, importlib.import_module(OWN[provider]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,8 +128,6 @@ def _model(
             "Pass the absolute path of a folder with a config.json that the server's operating system user can read.",
         )
     with extra("sentence-transformers"):
-        # PyTorch imports triton if it is there. Its LLVM and that of PostgreSQL's jit together crash the server.
-        sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
         # The import takes seconds.
         apart(lambda _stopped: importlib.import_module("sentence_transformers"), interrupts)
         interrupts.check()
