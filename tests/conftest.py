@@ -13,10 +13,10 @@ from pathlib import Path
 import psycopg
 import pytest
 from support.cluster import Cluster, Connect
+from support.cross_encoder import write_cross_encoder
 from support.differences import mark
 from support.files import readable_folder
 from support.models import SCRIPTED_EMBEDDER, model_files, register_models
-from support.programs import run
 from support.router import become_partition, become_router, map_roles, write_map
 from support.weights import write_truncated
 
@@ -297,12 +297,11 @@ def server_python(cluster: Cluster, bare_template: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def crossed(server_python: str) -> Iterator[str]:
+def crossed() -> Iterator[str]:
     """A folder with a cross-encoder of random weights, as no trained one comes with a package."""
-    make = Path(__file__).parent / "support" / "cross_encoder.py"
     with readable_folder() as parent:
         folder = parent / "model"
-        run(server_python, str(make), str(folder), environment={"HF_HUB_OFFLINE": "1"})
+        write_cross_encoder(folder)
         for path in (folder, *folder.iterdir()):
             path.chmod(0o755)
         yield str(folder)

@@ -308,12 +308,13 @@ comment on function _mindful.memory_decay(integer) is
 create function _mindful.memory_promote() returns bigint
 language sql volatile parallel unsafe security invoker
 begin atomic
-    with threshold as (
+    -- Each once: a plan that joins them would compute them again for every pair of rows.
+    with threshold as materialized (
         select pg_catalog.jsonb_object_agg(d.key, mindful.setting_get(d.key)) as t
         from mindful.setting_definition d
         where d.tenant = '' and d.key like any (array['knowledge\_%', 'wisdom\_%'])
     ),
-    measured as (
+    measured as materialized (
         select m.id, m.level, m.confidence, coalesce(a.access_count, 0) as accesses,
             (select pg_catalog.count(distinct e.source_id) from mindful.memory_evidence e
                 where e.tenant = m.tenant and e.id = m.id) as sources

@@ -8,17 +8,23 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import cycle, islice
 from typing import Any, LiteralString
 
 import psycopg
 import pytest
 from psycopg import sql
-from support import GENERATOR, SCRIPTED_GENERATOR, Cluster
+from support import EMBEDDER, SCRIPTED_GENERATOR, Cluster
 from support.calls import ARGUMENTS, INTERNAL, KINDS, LARGEST, SESSION, Function, Raw, functions, internals
 from support.clock import LateError, within
+from support.files import readable_folder
 from support.hostile import texts
+from support.query import one
+from support.weights import write_truncated
 
-TIMEOUT_MS = 500
+TIMEOUTS_MS = (100, 150, 250, 500)
+"""Taken in turn: a stretch in which nothing is heard may come early or late."""
+REFUSED_MS = 500
 PATIENT_MS = 20_000
 HEARD_MS = 200
 CANCELLED = "57014"
@@ -26,8 +32,8 @@ HUGE = "word " * 2_000_000
 """More than any argument admits but the content of a document."""
 MANY = 3000
 """Elements of an array."""
-NUMEROUS = 200_000
-"""Short elements of an array."""
+NUMEROUS = 80_000
+"""Short elements of an array: as JSON nearly as long as is admitted, so that they are read."""
 LATE = (
     "document_insert content: huge",
     "memory_consolidate model: huge",
@@ -46,6 +52,7 @@ GUIDING = ("json_schema", "grammar", "max_tokens")
 """Arguments that are read at every token."""
 NO_ENTRY = "every function that mindful_user may execute needs arguments here"
 
+BRIEF = "brief"
 TEXTS = ("text", "text[]", "jsonb")
 
 
@@ -53,7 +60,7 @@ def ends(
     connection: psycopg.Connection,
     statement: sql.Composed,
     values: list[Any],
-    timeout_ms: int = TIMEOUT_MS,
+    timeout_ms: int,
     ended_ms: int | None = None,
 ) -> tuple[str, str]:
     """Run a statement and undo it; return its SQLSTATE, and how late it ended if it did so each time."""
@@ -119,9 +126,23 @@ def calls(function: Function, given: Mapping[str, Any]) -> Iterator[tuple[str, M
 
 
 @pytest.fixture(scope="module")
-def seeded(cluster: Cluster, template: str, roles: Mapping[str, str]) -> Iterator[str]:
+def small(cluster: Cluster, brief_template: str) -> Iterator[str]:
+    """Name of a template database whose models read as the default ones do, and compute little."""
+    with readable_folder() as folder, cluster.database(brief_template) as name:
+        with cluster.connect(name) as db:
+            base = one(db, "select source from model where name = %s", EMBEDDER)
+            db.execute(
+                "select model_register('small', 'embedder', 'llama_cpp', %s, %s)",
+                (write_truncated(folder / "small.gguf", base), json.dumps({"context_length": 256})),
+            )
+            db.execute("select model_default_set('small', force => true)")
+        yield name
+
+
+@pytest.fixture(scope="module")
+def seeded(cluster: Cluster, small: str, roles: Mapping[str, str]) -> Iterator[str]:
     """Name of a database in which Ana has hostile texts of every kind."""
-    with cluster.database(template) as name:
+    with cluster.database(small) as name:
         with cluster.connect(name) as db:
             db.execute("create table note (id int primary key, body text)")
             db.execute(sql.SQL("alter table note owner to {}").format(sql.Identifier(roles["ana"])))
@@ -162,25 +183,35 @@ def test_a_function_hears_its_time_out_whatever_it_is_given(
     """Keeps a connection busy past its statement_timeout by a text made for that."""
     attempt.roles.add("ana")
     known = {**functions(patient), **internals(patient)}
-    states, deaf = tried(patient, name, known[name], {**ARGUMENTS, **INTERNAL}[name])
+    tested = {**ARGUMENTS, **INTERNAL}
+    states, deaf = tried(patient, name, known[name], tested[name], turns(list(tested).index(name)))
     attempt.errors.setdefault("ana", set()).update(states)
     assert deaf == []
 
 
+def turns(first: int) -> Iterator[int]:
+    """The time-outs in turn, for ever: functions that read a text in the same way begin with different ones."""
+    return islice(cycle(TIMEOUTS_MS), first % len(TIMEOUTS_MS), None)
+
+
 def tried(
-    patient: psycopg.Connection, name: str, function: Function, given: Mapping[str, Any]
+    patient: psycopg.Connection,
+    name: str,
+    function: Function,
+    given: Mapping[str, Any],
+    timeouts: Iterator[int],
 ) -> tuple[set[str], list[str]]:
     """Call a function with hostile values of each argument; return the SQLSTATEs, and what went wrong."""
     states, deaf = set(), []
-    for case, chosen in calls(function, given):
+    for (case, chosen), timeout_ms in zip(calls(function, given), timeouts, strict=False):
         statement, values = function.statement(chosen)
         # What only the extension is to call may have its limits in its callers.
         if name in ARGUMENTS and case.endswith("huge") and f"{name} {case}" not in LATE:
             # Refused before a time-out; not cancelled, as the clock alone leaves out what other processes take.
-            state, late = ends(patient, statement, values, PATIENT_MS, TIMEOUT_MS)
+            state, late = ends(patient, statement, values, PATIENT_MS, REFUSED_MS)
             late = late or "no limit" * (state == CANCELLED)
         else:
-            state, late = ends(patient, statement, values)
+            state, late = ends(patient, statement, values, timeout_ms)
         states.add(state)
         if late:
             deaf.append(f"{case}: {late}, {state}")
@@ -189,16 +220,67 @@ def tried(
     return states, deaf
 
 
-PREPARED = 400
+WORK: Mapping[str, LiteralString] = {
+    "consolidate": "select memory_consolidate()",
+    "export": "select count(*) from generate_series(1, 1000) n, memory_export(source => nullif(n, n)::text)",
+    "document": "select document_insert((select string_agg(content, E'\\n') from memory where role = 'user'), 'a.md')",
+    "summarize": "select session_summarize(%(session)s, 'extract') from generate_series(1, 1000)",
+    "embed": "select llm_embed_many((select array_agg(content) from memory where role = 'user'))",
+}
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_other_databases_can_be_dropped_while_a_hostile_text_is_read(
+    cluster: Cluster, patient: psycopg.Connection, attempt: Any, work: str
+) -> None:
+    """Stops all commands of the server that wait for every backend, by a text that takes long to read."""
+    attempt.roles.add("ana")
+    with cluster.connect() as db:
+        for clock in within(1):
+            other = cluster.create_database()
+            busy = threading.Thread(target=undone, args=(patient, WORK[work]))
+            busy.start()
+            time.sleep(0.2)
+            clock.start()
+            cluster.drop_database(other)
+            clock.stop()
+            assert busy.is_alive(), "it ended before the database was dropped"
+            db.execute("select pg_cancel_backend(%s)", (patient.info.backend_pid,))
+            busy.join()
+
+
+def undone(connection: psycopg.Connection, statement: LiteralString) -> None:
+    """Run a statement until it is cancelled, and undo it."""
+    with suppress(psycopg.errors.QueryCanceled), connection.transaction(force_rollback=True):
+        connection.execute(statement, {"session": SESSION})
+
+
+@pytest.fixture(scope="module")
+def consolidated(patient: psycopg.Connection) -> int:
+    """How many messages are left to be read after a nightly run over the hostile texts, which has to end in time."""
+    for _ in within(60, tries=1):
+        patient.execute("select memory_consolidate()")
+    left: int = one(patient, "select count(*) from _mindful.consolidation_pending(null)")
+    return left
+
+
+@pytest.mark.timeout(300)
+def test_hostile_texts_are_read_once_and_hold_up_nobody(consolidated: int, attempt: Any) -> None:
+    """Stalls the nightly run by messages that take the square of their length to read."""
+    attempt.roles.add("ana")
+    assert consolidated == 0
+
+
+PREPARED = 150
 """People whose preferences a run of replay turns into pairs."""
 EVERYTHING = {"level": "data", "confidence": 0, "accesses": 0, "facts": 1000000}
 
 
 @pytest.fixture(scope="module")
-def trained(cluster: Cluster, seeded: str, roles: Mapping[str, str]) -> dict[str, int]:
+def trained(cluster: Cluster, seeded: str, consolidated: int, roles: Mapping[str, str]) -> dict[str, int]:
     """Ids of a run of replay over hostile texts and many facts, and of a training of it."""
     with cluster.connect(seeded) as db:
-        db.execute("select training_configure(%s, 'chat')", (GENERATOR,))
+        db.execute("select training_configure(%s, 'chat')", (BRIEF,))
     with cluster.connect(seeded, roles["ana"]) as ana:
         people = [
             {"role": "user", "content": "I love olives.", "metadata": {"speaker": f"Ana{at}"}}
@@ -206,7 +288,7 @@ def trained(cluster: Cluster, seeded: str, roles: Mapping[str, str]) -> dict[str
         ]
         ana.execute("select message_insert_many(session_start(), %s)", (json.dumps(people),))
         ana.execute("select memory_consolidate()")
-        ana.execute("select replay_run(%s, %s)", (GENERATOR, json.dumps(EVERYTHING)))
+        ana.execute("select replay_run(%s, %s)", (BRIEF, json.dumps(EVERYTHING)))
         (run,) = ana.execute("select max(id) from consolidation where type = 'replay'").fetchone() or (0,)
         assert ana.execute("select count(*) > 100 from training_sample").fetchone() == (True,)
         (training,) = ana.execute(
@@ -234,18 +316,18 @@ def prepared(trained: Mapping[str, int], messages: list[int]) -> Iterator[tuple[
     """Yield calls that find what they work on, with the most that they admit."""
     run, training = trained["run"], trained["training"]
     for case, gold in gold_arrays():
-        for model in (GENERATOR, SCRIPTED_GENERATOR):
+        for model in (BRIEF, SCRIPTED_GENERATOR):
             yield f"gold {case} {model}", "gold_evaluate(%s, %s, max_tokens => %s)", [gold, model, FEW_TOKENS]
         tier = "gold_evaluate(%s, %s, max_tokens => %s, signal_tier => 3)"
-        yield f"gold {case} tier 3", tier, [gold, GENERATOR, FEW_TOKENS]
+        yield f"gold {case} tier 3", tier, [gold, BRIEF, FEW_TOKENS]
     for message in messages:
-        for model in (GENERATOR, SCRIPTED_GENERATOR):
+        for model in (BRIEF, SCRIPTED_GENERATOR):
             yield f"review {message} {model}", "self_review(%s, %s)", [message, model]
-    yield "replay", "replay_run(%s, %s)", [GENERATOR, json.dumps(EVERYTHING)]
+    yield "replay", "replay_run(%s, %s)", [BRIEF, json.dumps(EVERYTHING)]
     yield "export", "replay_export(%s)", [run]
     yield "hash", "_mindful.replay_hash(%s)", [run]
     yield "evaluate", "training_evaluate(%s)", [run]
-    yield "finish", "_mindful.training_finish(%s, %s)", [training, GENERATOR]
+    yield "finish", "_mindful.training_finish(%s, %s)", [training, BRIEF]
     for kind in KINDS:
         text = texts(LARGEST)[kind]
         yield f"fail {kind}", "_mindful.training_fail(%s, %s)", [training, text]
@@ -261,57 +343,13 @@ def test_what_was_prepared_is_worked_on_within_the_time_out(
     attempt.roles.add("ana")
     found = patient.execute("select id from memory where role = 'assistant' order by id").fetchall()
     deaf, states = [], set()
-    for case, call, values in prepared(trained, [message for (message,) in found]):
+    tried_calls = prepared(trained, [message for (message,) in found])
+    for (case, call, values), timeout_ms in zip(tried_calls, turns(0), strict=False):
         statement = sql.SQL("select count(x) from {} x").format(sql.SQL(call))
-        state, late = ends(patient, statement, values)
+        state, late = ends(patient, statement, values, timeout_ms)
         states.add(state)
         if late or state[:2] in BROKEN:
             deaf.append(f"{case}: {late}, {state}")
     attempt.errors.setdefault("ana", set()).update(states)
     assert deaf == []
     assert {"00000", CANCELLED} <= states  # some end in time, and some are long
-
-
-WORK: Mapping[str, LiteralString] = {
-    "consolidate": "select memory_consolidate()",
-    "export": "select count(*) from memory_export()",
-    "document": "select document_insert((select string_agg(content, E'\\n') from memory where role = 'user'), 'a.md')",
-    "summarize": "select session_summarize(%(session)s, 'extract')",
-    "embed": "select llm_embed_many((select array_agg(content) from memory where role = 'user'))",
-}
-
-
-@pytest.mark.parametrize("work", WORK)
-def test_other_databases_can_be_dropped_while_a_hostile_text_is_read(
-    cluster: Cluster, patient: psycopg.Connection, attempt: Any, work: str
-) -> None:
-    """Stops all commands of the server that wait for every backend, by a text that takes long to read."""
-    attempt.roles.add("ana")
-    with cluster.connect() as db:
-        for clock in within(1):
-            other = cluster.create_database()
-            busy = threading.Thread(target=undone, args=(patient, WORK[work]))
-            busy.start()
-            time.sleep(0.2)
-            clock.start()
-            cluster.drop_database(other)
-            clock.stop()
-            db.execute("select pg_cancel_backend(%s)", (patient.info.backend_pid,))
-            busy.join()
-
-
-def undone(connection: psycopg.Connection, statement: LiteralString) -> None:
-    """Run a statement until it is cancelled, and undo it."""
-    with suppress(psycopg.errors.QueryCanceled), connection.transaction(force_rollback=True):
-        connection.execute(statement, {"session": SESSION})
-
-
-@pytest.mark.timeout(300)
-def test_hostile_texts_are_read_once_and_hold_up_nobody(patient: psycopg.Connection, attempt: Any) -> None:
-    """Stalls the nightly run by messages that take the square of their length to read."""
-    attempt.roles.add("ana")
-    for _ in within(60, tries=2):
-        with patient.transaction(force_rollback=True):
-            patient.execute("select memory_consolidate()")
-            row = patient.execute("select count(*) from _mindful.consolidation_pending(null)").fetchone()
-        assert row == (0,)

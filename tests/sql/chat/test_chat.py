@@ -3,6 +3,7 @@
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
+from sql.generate.test_summary import say_little
 from support import SCRIPTED_GENERATOR, Connect, fails, one
 
 
@@ -102,7 +103,10 @@ def test_a_streamed_chat_is_the_same_chat(ana: psycopg.Connection) -> None:
     assert row == ("".join(pieces).strip(),)
 
 
-def test_the_context_keeps_to_its_budget(brief: str, ana: psycopg.Connection) -> None:
+def test_the_context_keeps_to_its_budget(
+    brief: str, scripted: None, db: psycopg.Connection, ana: psycopg.Connection
+) -> None:
+    say_little(db, brief)
     session_id = start(ana)
     ana.execute(
         "select message_insert_many(%s, %s)",

@@ -223,10 +223,10 @@ def test_how_long_each_way_takes_is_shown(
     assert bob.execute(shown).fetchall() == []
 
 
-def test_a_cancel_is_heard_while_it_is_measured(db: psycopg.Connection, ana: psycopg.Connection) -> None:
+def test_a_cancel_is_heard_while_it_is_measured(brief: str, ana: psycopg.Connection) -> None:
     gold = f"[{', '.join([GOLD] * 30)}]"
     ana.execute("select gold_evaluate(%s, max_tokens => 4)", (gold,))
-    ana.execute("set statement_timeout = '1s'")
+    ana.execute("set statement_timeout = '300ms'")
     with fails("57014", hint=None):
         ana.execute("select action_evaluate('retry', max_tokens => 200)")
     ana.execute("reset statement_timeout")

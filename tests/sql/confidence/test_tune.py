@@ -39,6 +39,11 @@ def answered_from_memory(db: psycopg.Connection, user: psycopg.Connection, count
     assert user.execute("select gold_evaluate(%s, memories => 0)", (gold,)).fetchone() == (count,)
 
 
+def keep_temperature(user: psycopg.Connection) -> None:
+    """Set it by hand, as it is to stay then: trying four of them takes as long as all else."""
+    user.execute("select setting_set('chat_temperature', '0')")
+
+
 def adapt(user: psycopg.Connection, **arguments: Any) -> dict[str, dict[str, Any]]:
     named = ", ".join(f"{name} => %({name})s" for name in arguments)
     rows = user.cursor(row_factory=dict_row).execute(f"select * from confidence_tune({named})", arguments)
@@ -52,6 +57,7 @@ def test_what_does_better_on_unseen_questions_is_adopted_and_undone(
     db: psycopg.Connection, ana: psycopg.Connection, bob: psycopg.Connection
 ) -> None:
     db.execute("select setting_set('chat_memories', '0', 'global')")
+    keep_temperature(ana)
     answered_from_memory(db, ana)
     found = adapt(ana)
     memories = found["chat_memories"]
@@ -92,8 +98,8 @@ def test_what_does_better_on_unseen_questions_is_adopted_and_undone(
 
 @pytest.mark.long
 def test_what_is_not_better_is_not_adopted(db: psycopg.Connection, ana: psycopg.Connection) -> None:
-    answered_from_memory(db, ana)
-    found = adapt(ana)
+    answered_from_memory(db, ana, 90)
+    found = adapt(ana, max_questions=30)
     assert [row["adopted"] for row in found.values()] == [False] * 4
     assert found["chat_memories"]["reason"] == "no value does better than 3 on the older labels"
     assert found["chat_memories"]["candidate"] is None
@@ -106,10 +112,11 @@ def test_a_choice_that_fails_on_unseen_questions_is_not_adopted(
     db: psycopg.Connection, ana: psycopg.Connection
 ) -> None:
     db.execute("select setting_set('chat_memories', '0', 'global')")
+    keep_temperature(ana)
     answered_from_memory(db, ana, 90)
     # What helped with the first 60 is gone for the others.
     delete(ana, "memory", "content ~ 'room [6-8][0-9] '")
-    found = adapt(ana)["chat_memories"]
+    found = adapt(ana, max_questions=30)["chat_memories"]
     assert (found["candidate"], found["adopted"]) == (1, False)
     assert found["evidence"]["chosen"]["1"]["score"] > 0.9
     assert found["evidence"]["p"] > 0.05

@@ -2,6 +2,7 @@
 
 import psycopg
 import pytest
+from sql.generate.test_summary import say_little
 from support import fails, one
 
 PASSAGES = [
@@ -25,7 +26,10 @@ def test_texts_are_aggregated_by_an_instruction(ana: psycopg.Connection) -> None
     assert one(ana, "select llm_aggregate(t, 'Sum up.') from unnest('{null}'::text[]) t") is None
 
 
-def test_texts_past_the_context_are_aggregated_in_rounds(brief: str, ana: psycopg.Connection) -> None:
+def test_texts_past_the_context_are_aggregated_in_rounds(
+    brief: str, db: psycopg.Connection, ana: psycopg.Connection
+) -> None:
+    say_little(db, brief)
     ana.execute(
         """select llm_aggregate('Report ' || n || repeat(' the ship bore grain.', 60), 'What was carried?' order by n)
            from generate_series(1, 8) n"""

@@ -50,8 +50,8 @@ def test_answers_are_nearly_always_those_of_single_calls(ana: psycopg.Connection
 def test_a_single_prompt_in_the_kept_context_gets_the_answer_that_it_gets_among_others(
     ana: psycopg.Connection,
 ) -> None:
-    together = many(ana, [*PROMPTS], max_tokens=12)
-    alone = [many(ana, [prompt], max_tokens=12)[0] for prompt in PROMPTS * 2]
+    together = many(ana, [*PROMPTS], max_tokens=8)
+    alone = [many(ana, [prompt], max_tokens=8)[0] for prompt in PROMPTS * 2]
     assert sum(a == b for a, b in zip(alone, together * 2, strict=True)) >= 2 * len(PROMPTS) - 2
 
 
@@ -105,8 +105,8 @@ def test_a_seed_gives_the_same_texts_again_and_a_prompt_given_twice_two_answers(
 
 @pytest.mark.shares
 def test_a_stop_string_ends_an_answer(ana: psycopg.Connection) -> None:
-    whole = str(many(ana, [PROMPTS[0], PROMPTS[1]], max_tokens=24)[0])
-    found = many(ana, [PROMPTS[0], PROMPTS[1]], stop=["Paris"], max_tokens=24)
+    whole = str(many(ana, [PROMPTS[0], PROMPTS[1]], max_tokens=12)[0])
+    found = many(ana, [PROMPTS[0], PROMPTS[1]], stop=["Paris"], max_tokens=12)
     assert "Paris" in whole
     assert found[0] == whole.partition("Paris")[0]
 

@@ -36,7 +36,7 @@ def test_answers_and_their_signals_are_the_same_to_the_bit(
 ) -> None:
     def told(model: str, prompt: str) -> tuple[object, ...]:
         sql = """select text, completion_tokens, finish_reason, signals
-                 from llm_generate_detail(%s, %s, max_tokens => 60)"""
+                 from llm_generate_detail(%s, %s, max_tokens => 40)"""
         return ana.execute(sql, (prompt, model)).fetchone() or ()
 
     for prompt in PROMPTS:

@@ -33,17 +33,13 @@ def longest_repeated(text: str) -> int:
 @pytest.mark.shares
 def test_the_default_model_repeats_less(ana: psycopg.Connection, plain: str) -> None:
     sql = "select llm_generate(%s, %s, max_tokens => 96)"
-    repeated = {
-        model: [longest_repeated(one(ana, sql, prompt, model)) for prompt in PROMPTS]
-        for model in (plain, GENERATOR)
-    }
-    assert max(repeated[GENERATOR]) < 10 <= max(repeated[plain])
-    assert sum(repeated[GENERATOR]) < sum(repeated[plain])
+    repeated = {model: longest_repeated(one(ana, sql, PROMPTS[0], model)) for model in (plain, GENERATOR)}
+    assert repeated[GENERATOR] < 10 <= repeated[plain]
 
 
 @pytest.mark.shares
 def test_many_prompts_are_answered_without_repetitions_too(ana: psycopg.Connection, plain: str) -> None:
-    sql = "select llm_generate_many(%s, %s, max_tokens => 80)"
+    sql = "select llm_generate_many(%s, %s, max_tokens => 64)"
     answers = {model: one(ana, sql, list(PROMPTS), model) for model in (plain, GENERATOR)}
     assert sum(map(longest_repeated, answers[GENERATOR])) < sum(map(longest_repeated, answers[plain]))
 
@@ -51,7 +47,7 @@ def test_many_prompts_are_answered_without_repetitions_too(ana: psycopg.Connecti
 @pytest.mark.shares
 def test_a_schema_turns_it_off(ana: psycopg.Connection, plain: str) -> None:
     sentences = [f"The {thing} is as good as it was in all the years before." for thing in ("code", "data")]
-    schema = Jsonb({"type": "array", "items": {"enum": sentences}, "minItems": 4, "maxItems": 4})
+    schema = Jsonb({"type": "array", "items": {"enum": sentences}, "minItems": 3, "maxItems": 3})
     sql = "select llm_generate(%s, %s, json_schema => %s)"
     texts = {model: one(ana, sql, PROMPTS[0], model, schema) for model in (plain, GENERATOR)}
     assert texts[GENERATOR] == texts[plain]

@@ -86,8 +86,14 @@ def test_llama_runs_no_reranker(admin: psycopg.Connection) -> None:
 
 
 def test_a_cross_encoder_reads_query_and_text_together(crossed: str, db: psycopg.Connection) -> None:
+    """Also where a plan was compiled: PostgreSQL's compiler is an LLVM, and libraries beside PyTorch bring another."""
     # In one connection, as each imports torch for seconds.
+    db.execute("set jit_above_cost = 0")
+    db.execute("set jit_optimize_above_cost = 0")
+    assert "JIT" in str(db.execute("explain (analyze) select sum(i) from generate_series(1, 9) i").fetchall())
     db.execute("select model_register('crossed', 'reranker', 'sentence_transformers', %s)", (crossed,))
+    read = "select count(llm_rerank('fox', array['fox ' || i], 'crossed')) from generate_series(1, 2) i"
+    assert one(db, read) == 2
     first = scores(db, "'red fox', %s, 'crossed'", TEXTS * 4)
     assert first
     assert all(value is not None and 0 <= value <= 1 for value in first)
@@ -122,13 +128,3 @@ def test_a_slow_reranker_leaves_the_order_as_it_was(
         assert recall(ana, "'fox bird', 3, rerank => true") == recall(ana, "'fox bird', 3")
     ana.execute("select setting_set('recall_rerank_ms', '5000')")
     assert [rerank for _, rerank in recall(ana, "'fox bird', 3, rerank => true")] == [1, 0.5, 0.5]
-
-
-def test_a_cross_encoder_reads_in_a_plan_that_is_compiled(crossed: str, db: psycopg.Connection) -> None:
-    """The compiler of PostgreSQL is an LLVM, and libraries beside PyTorch bring another."""
-    db.execute("set jit_above_cost = 0")
-    db.execute("set jit_optimize_above_cost = 0")
-    assert "JIT" in str(db.execute("explain (analyze) select sum(i) from generate_series(1, 9) i").fetchall())
-    db.execute("select model_register('crossed', 'reranker', 'sentence_transformers', %s)", (crossed,))
-    read = "select count(llm_rerank('fox', array['fox ' || i], 'crossed')) from generate_series(1, 2) i"
-    assert one(db, read) == 2

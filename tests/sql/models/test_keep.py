@@ -45,30 +45,43 @@ def test_a_transaction_loads_once(returning: psycopg.Connection) -> None:
     assert held(returning)[0] == 0
 
 
-@pytest.mark.parametrize("ending", ["rollback", "error", "cancel", "cursor"])
-def test_however_a_transaction_ends(returning: psycopg.Connection, ending: str) -> None:
+def test_however_a_transaction_ends(returning: psycopg.Connection) -> None:
     returning.execute("select llm_generate('Hi', max_tokens => 1)")
     before = held(returning)[1]
-    returning.execute("begin")
-    if ending == "cursor":
-        returning.execute(
-            "declare c cursor for select llm_generate_stream('Write a long story.', max_tokens => 50)"
-        )
-        returning.execute("fetch 3 from c")
-        returning.execute("commit")
-    else:
-        returning.execute("select llm_generate('Hi', max_tokens => 1)")
-        if ending == "error":
-            with pytest.raises(psycopg.errors.InvalidParameterValue):
-                returning.execute("select llm_generate(' ')")
-        if ending == "cancel":
-            returning.execute("set local statement_timeout = '200ms'")
-            with pytest.raises(psycopg.errors.QueryCanceled):
-                returning.execute("select llm_generate('Write a long story.', max_tokens => 1500)")
-        returning.execute("rollback")
-    models, after = held(returning)
-    assert models == 0
-    assert after - before < 10_000_000
+    for end in (with_rollback, with_error, with_cancel, with_cursor):
+        returning.execute("begin")
+        end(returning)
+        models, after = held(returning)
+        assert models == 0, end
+        assert after - before < 10_000_000, end
+
+
+def with_rollback(connection: psycopg.Connection) -> None:
+    connection.execute("select llm_generate('Hi', max_tokens => 1)")
+    connection.execute("rollback")
+
+
+def with_error(connection: psycopg.Connection) -> None:
+    connection.execute("select llm_generate('Hi', max_tokens => 1)")
+    with pytest.raises(psycopg.errors.InvalidParameterValue):
+        connection.execute("select llm_generate(' ')")
+    connection.execute("rollback")
+
+
+def with_cancel(connection: psycopg.Connection) -> None:
+    connection.execute("select llm_generate('Hi', max_tokens => 1)")
+    connection.execute("set local statement_timeout = '200ms'")
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        connection.execute("select llm_generate('Write a long story.', max_tokens => 1500)")
+    connection.execute("rollback")
+
+
+def with_cursor(connection: psycopg.Connection) -> None:
+    connection.execute(
+        "declare c cursor for select llm_generate_stream('Write a long story.', max_tokens => 50)"
+    )
+    connection.execute("fetch 3 from c")
+    connection.execute("commit")
 
 
 def test_a_subtransaction_that_fails_keeps_what_its_transaction_holds(

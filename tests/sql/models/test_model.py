@@ -200,11 +200,7 @@ def test_a_file_that_ends_the_process_that_runs_it_is_refused(
     """llama.cpp aborts where an epsilon is negative; in the backend that would end all connections."""
     with readable_folder() as folder:
         path = folder / "damaged.gguf"
-        if kind == "generator":
-            write_truncated(path, model_files(db)[kind], tokens=TINY)
-        else:
-            path.write_bytes(Path(model_files(db)[kind]).read_bytes())
-        path.chmod(0o644)
+        write_truncated(path, model_files(db)[kind], tokens=TINY)
         field = GGUFReader(path).fields[key]
         patch(path, field.offset + sum(part.nbytes for part in field.parts[:-1]), struct.pack("<f", -1.0))
         with fails("XX001", hint="Copy"):
@@ -238,12 +234,13 @@ def test_a_llama_that_aborts_runs_no_debugger(db: psycopg.Connection, tmp_path: 
 def test_damaged_models_never_end_the_server(db: psycopg.Connection) -> None:
     """Cut at many places, with bytes, sizes and counts changed anywhere before the weights."""
     random = Random(11)
-    whole = Path(model_files(db)["embedder"]).read_bytes()
+    register = "select model_register('m', 'embedder', 'llama_cpp', %s)"
     with readable_folder() as folder:
         path = folder / "damaged.gguf"
-        path.write_bytes(whole)
-        path.chmod(0o644)
+        whole = Path(write_truncated(path, model_files(db)["embedder"], tokens=TINY)).read_bytes()
         weights = min(tensor.data_offset for tensor in GGUFReader(path).tensors)
+        with db.transaction(force_rollback=True):
+            db.execute(register, (str(path),))
         for at in range(24):
             place = random.choice([random.randrange(4, 64), random.randrange(weights - 8)])
             damage = random.choice([b"\x00", b"\xff" * 4, struct.pack("<Q", 2**62), random.randbytes(2)])
@@ -256,7 +253,7 @@ def test_damaged_models_never_end_the_server(db: psycopg.Connection) -> None:
                 contextlib.suppress(psycopg.errors.DataCorrupted, psycopg.errors.InvalidParameterValue),
                 db.transaction(),
             ):
-                db.execute("select model_register('m', 'embedder', 'llama_cpp', %s)", (str(path),))
+                db.execute(register, (str(path),))
                 raise psycopg.Rollback
             path.write_bytes(whole) if at % 4 == 0 else patch(path, place, whole[place : place + len(damage)])
 

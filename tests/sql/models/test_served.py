@@ -5,7 +5,8 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -167,7 +168,7 @@ def test_a_key_is_sent_and_shown_nowhere(
 def test_a_whole_answer_that_is_broken_is_an_error_too(
     admin: psycopg.Connection, ana: psycopg.Connection, server: Server, mode: str, sqlstate: str
 ) -> None:
-    name = register(admin, server, mode, timeout_s=2 if mode == "hang" else 60)
+    name = register(admin, server, mode, timeout_s=1 if mode == "hang" else 60)
     with fails(sqlstate, hint=""):
         ana.execute("select llm_generate('Hi', %s, 64)", (name,))
 
@@ -186,7 +187,8 @@ def test_a_cancel_ends_a_call_and_the_servers_work(
     ana.execute("select llm_generate('Hi', 'scripted')")
     for clock in within(0.2):
         clock.of(ana.info.backend_pid)
-        asker = threading.Thread(target=cancel, args=(db, ana.info.backend_pid, clock))
+        asked = partial(server.requests.__getitem__, mode)
+        asker = threading.Thread(target=cancel, args=(db, ana.info.backend_pid, clock, asked, asked()))
         asker.start()
         with pytest.raises(psycopg.errors.QueryCanceled):
             ana.execute("select llm_generate('Hi', %s, %s)", (name, max_tokens))
@@ -196,8 +198,12 @@ def test_a_cancel_ends_a_call_and_the_servers_work(
     assert ana.execute("select llm_generate('Hi', 'scripted')").fetchone() == ("I do not know.",)
 
 
-def cancel(db: psycopg.Connection, pid: int, clock: Clock) -> None:
-    time.sleep(0.5)
+def cancel(db: psycopg.Connection, pid: int, clock: Clock, asked: Callable[[], int], before: int) -> None:
+    """Cancel a call soon after the server was asked."""
+    until = Deadline()
+    while asked() == before and not until.passed():
+        time.sleep(0.01)
+    time.sleep(0.1)
     clock.start()
     db.execute("select pg_cancel_backend(%s)", (pid,))
 
