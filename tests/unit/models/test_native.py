@@ -50,6 +50,8 @@ class Api:
         self.rendered = 0
         self.likely: dict[int, float] = {}
         self.unlikely: dict[int, float] = {}
+        self.parts: Sequence[int] = ()
+        """Tokens that are parts of characters."""
 
     def post(
         self, path: str, body: Mapping[str, Any], _interrupts: object, *, patient: bool = False
@@ -65,7 +67,10 @@ class Api:
             *events, end = self.said(body)
             return end | {"completion_probabilities": [one["completion_probabilities"][0] for one in events]}
         [[token, _]] = body["logit_bias"]
-        rows = [{"id": one, "logprob": value} for one, value in self.likely.items()][: body["n_probs"]]
+        if token in self.parts:
+            return {}
+        listed = self.likely | (self.unlikely if body["n_probs"] > 1000 else {})
+        rows = [{"id": one, "logprob": value} for one, value in listed.items()][: body["n_probs"]]
         chosen = (self.likely | self.unlikely)[token]
         return {"completion_probabilities": [{"id": token, "logprob": chosen, "top_logprobs": rows}]}
 
@@ -272,6 +277,17 @@ def test_a_candidate_that_is_not_likely_is_asked_for_alone() -> None:
     assert generator(api).next_logprobs([1], ["c", "a"], HOST) == [-9.0, -0.5]
     many = generator(api).next_logprobs_many([[1], [2]], ["b", "c"], cast(Any, HOST))
     assert many == [[-1.0, -9.0]] * 2
+
+
+def test_a_candidate_that_begins_with_a_part_of_a_character_is_found_among_all_tokens() -> None:
+    """As an emoji, or many a Chinese character: the server tells nothing of such a token that is chosen."""
+    api, [a, b, c, space] = Api(), plain("abc ")
+    api.likely, api.unlikely, api.parts = {a: -0.5, space: -1.0}, {b: -8.0, c: -9.0}, [b, c]
+    assert generator(api).next_logprobs([1], ["c", "a", "b"], HOST) == [-9.0, -0.5, -8.0]
+    assert len(api.bodies) == 3
+    api.unlikely = {b: -8.0}
+    with pytest.raises(EngineAnswerError, match=f"log-probability of token {c}"):
+        generator(api).next_logprobs([1], ["c"], HOST)
 
 
 def test_a_label_scores_the_mean_of_its_tokens() -> None:

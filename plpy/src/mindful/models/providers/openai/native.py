@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 _TOP = 200
 """Likeliest tokens that are asked for where candidates are scored; others are asked for one by one."""
+_ALL = 1 << 20
+"""More tokens than any vocabulary has. A token that is part of a character is told of in the list of others alone."""
+_COMPLETE = " a"
+"""A text whose first token is whole characters."""
 _SURE = 1000.0
 """Added to a token's logit, so that it is chosen; probabilities are told as they were before."""
 _REFUSED = (400, 500)
@@ -155,23 +159,33 @@ class LlamaServerGenerator(ServedGenerator):
 
     def _next(self, tokens: Sequence[int], wanted: Sequence[int], interrupts: Interrupts) -> dict[int, float]:
         """Log-probability of some tokens as the next one: each that is not among the likeliest is asked for alone."""
+        few = _TOP if len(wanted) > 1 else 1
         found: dict[int, float] = {}
         for token in wanted:
-            if token in found:
-                continue
-            body = self._body(tokens, Sampling(1))
-            body |= {"n_predict": 1, "n_probs": _TOP if len(wanted) > 1 else 1}
-            body |= {"logit_bias": [[token, _SURE]], "stream": False}
-            answer = self._server.post(f"{self._root}/completion", body, interrupts)
-            try:
-                [chosen] = answer["completion_probabilities"]
-                rows = [chosen, *chosen["top_logprobs"]]
-                found |= {int(row["id"]): min(float(row["logprob"]), 0.0) for row in rows}
-            except (KeyError, TypeError, ValueError):
-                raise malformed("completion_probabilities") from None
+            if token not in found:
+                found |= self._told(tokens, token, few, interrupts)
+            if token not in found:
+                found |= self._told(tokens, self._tokens(_COMPLETE)[0], _ALL, interrupts)
             if token not in found:
                 raise malformed(f"log-probability of token {token}")
         return found
+
+    def _told(
+        self, tokens: Sequence[int], chosen: int, count: int, interrupts: Interrupts
+    ) -> dict[int, float]:
+        """Log-probability of a token and of the likeliest ones as the next one; nothing for a part of a character."""
+        body = self._body(tokens, Sampling(1))
+        body |= {"n_predict": 1, "n_probs": count, "logit_bias": [[chosen, _SURE]], "stream": False}
+        answer = self._server.post(f"{self._root}/completion", body, interrupts)
+        try:
+            rows = [
+                row
+                for one in answer.get("completion_probabilities", ())
+                for row in (one, *one["top_logprobs"])
+            ]
+            return {int(row["id"]): min(float(row["logprob"]), 0.0) for row in rows}
+        except (KeyError, TypeError, ValueError):
+            raise malformed("completion_probabilities") from None
 
     def _whole(
         self,
