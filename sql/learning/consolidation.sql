@@ -308,13 +308,13 @@ comment on function _mindful.memory_decay(integer) is
 create function _mindful.memory_promote() returns bigint
 language sql volatile parallel unsafe security invoker
 begin atomic
-    -- Each once: a plan that joins them would compute them again for every pair of rows.
+    -- What is materialized is computed once: plans that expect a row would compute it for each of the others.
     with threshold as materialized (
         select pg_catalog.jsonb_object_agg(d.key, mindful.setting_get(d.key)) as t
         from mindful.setting_definition d
         where d.tenant = '' and d.key like any (array['knowledge\_%', 'wisdom\_%'])
     ),
-    measured as materialized (
+    measured as (
         select m.id, m.level, m.confidence, coalesce(a.access_count, 0) as accesses,
             (select pg_catalog.count(distinct e.source_id) from mindful.memory_evidence e
                 where e.tenant = m.tenant and e.id = m.id) as sources
@@ -323,7 +323,7 @@ begin atomic
         left join mindful.memory_access a on a.tenant = m.tenant and a.id = m.id
         where s.tenant = (select _mindful.tenant()) and (m.valid_to is null or m.valid_to > pg_catalog.now())
     ),
-    earned as (
+    earned as materialized (
         select id, level as held, case
             when sources >= (t ->> 'wisdom_evidence')::integer and accesses >= (t ->> 'wisdom_accesses')::integer
                 and confidence >= (t ->> 'wisdom_confidence')::real then 'wisdom'

@@ -147,6 +147,7 @@ def _telling(attacker: psycopg.Connection, *alone: str) -> list[str]:
     catalogs = ["pg_catalog", "information_schema", "public"]
     relations = [relation for relation, _ in attacker.execute(READABLE, (catalogs,)).fetchall()]
     assert len(relations) > 100
+    attacker.execute("set jit = off")  # to compile information_schema.element_types takes seconds
     found = []
     for relation in alone or relations:
         with suppress(psycopg.Error):  # some call functions that are the superuser's
