@@ -268,7 +268,7 @@ begin
 end
 $$;
 comment on function _mindful.training_finish(bigint, text) is
-'Measures the base and the adapter of a training by training_evaluate, decides whether the adapter becomes the tenant''s default generator, and returns the verdict and the figures, which it returns again for a training that was completed with this adapter. Errors: 42704 (no such training or adapter of it), 55000 (the pairs have changed since the export; the adapter was withdrawn), 55P03 (no free slot), 57014 (cancelled).';
+'Measures the base and the adapter of a training, decides whether the adapter becomes the tenant''s default generator, and returns the verdict and the figures. A training that was completed with this adapter returns them again. Errors: 42704 (no such training or adapter), 55000 (the pairs have changed; the adapter was withdrawn), 55P03 (no free slot), 57014 (cancelled).';
 
 create function _mindful.training_running(id bigint) returns boolean
 language sql stable parallel safe security invoker
