@@ -17,4 +17,4 @@ from mindful.generate.rerank import llm_rank
 return llm_rank(query, contents, model)
 $python$;
 comment on function llm_rank(text, text[], text) is
-'Orders texts by how well they answer a query, best first. number is the position in contents, from 1. model is a reranker or a generator; NULL is the default reranker, or without one the default generator. Errors: 0A000 (a generator''s server does not tell how likely a text is), 22023, 42704, 54000, 55000, 55P03, 57014. Example: select content, score from llm_rank(''capital of France'', ''{Paris is the capital.,Rome is old.}'');';
+'Orders texts by how well they answer a query, best first. number is the position in contents, from 1. model is a reranker or a generator; NULL is the default reranker, or without one the default generator. Errors: 0A000 (behind a server), 22023, 42704, 54000, 55000, 55P03, 57014. Example: select content, score from llm_rank(''capital of France'', ''{Paris is the capital.,Rome is old.}'');';
