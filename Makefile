@@ -21,9 +21,9 @@ help: #: this list
 demo: up #: from a bare Debian machine to an answer: set up all of it, then show the main job on real text
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" extension/demo.sh
 
-up: packages server models install #: set up, start the private cluster, create or update the extension (ENGINE=1: with an engine for all connections)
+up: packages server models install $(if $(ENGINE),engine) #: set up, start the private cluster, create or update the extension (ENGINE=1: with an engine for all connections)
 	@$(setup)/cluster.sh up
-	@if [ -n "$(ENGINE)" ]; then $(setup)/python.sh server engine && $(setup)/python.sh llama-server && $(setup)/cluster.sh engine; fi
+	@if [ -n "$(ENGINE)" ]; then $(setup)/cluster.sh engine; fi
 
 down: #: stop the private cluster
 	@$(setup)/cluster.sh down
@@ -38,10 +38,9 @@ check: JOBS := $(if $(PYTEST_ARGS),1,2)
 check: lint scripted models install #: lint, and run the unit tests and a few tests of each room, 90 s (JOBS=1)
 	@$(setup)/test.sh $(JOBS) $(dev)pytest -q -m smoke tests/unit tests/sql tests/client $(PYTEST_ARGS)
 
-test: scripted models install dev #: set up and run the tests, three at a time (PYTEST_ARGS="-k recall" JOBS=1)
+test: scripted models install dev engine #: set up and run the tests, three at a time (PYTEST_ARGS="-k recall" JOBS=1)
 	@$(setup)/packages.sh pgbouncer chromium chromium-driver
-	@$(setup)/python.sh server reference train engine
-	@$(setup)/python.sh llama-server
+	@$(setup)/python.sh server reference train
 	@$(setup)/test.sh $(JOBS) $(dev)pytest --durations=10 $(PYTEST_ARGS)
 
 test-engine: scripted models install dev #: run the tests of models behind a real server (SERVER=llama-cpp-python PYTEST_ARGS="tests/sql/chat")
@@ -120,9 +119,8 @@ bench-action: up scripted dev #: measure what trying again gains, and draw a rep
 	@[ -n "$(DATA)" ] || { echo "DATA=folder is needed: see tests/bench/action.py" >&2; exit 2; }
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=plpy/src:client/src:tests $(dev)python tests/bench/action.py "$(DATA)" $(BENCH_ARGS)
 
-bench-cost: up scripted dev #: measure what an embedded model before a served one saves, 40 minutes (DATA=folder, BENCH_ARGS="--second FILE.gguf")
+bench-cost: up scripted dev engine #: measure what an embedded model before a served one saves, 40 minutes (DATA=folder, BENCH_ARGS="--second FILE.gguf")
 	@[ -n "$(DATA)" ] || { echo "DATA=folder is needed: see tests/bench/cost.py" >&2; exit 2; }
-	@$(setup)/python.sh server engine
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=plpy/src:client/src:tests $(dev)python tests/bench/cost.py "$(DATA)" $(BENCH_ARGS)
 
 bench-lesson: up scripted dev #: measure what labels do when a like question is asked (DATA=SelfAware.json, BENCH_ARGS=...)
@@ -150,9 +148,7 @@ bench-imports: up scripted dev #: measure what fitting's libraries cost a connec
 bench-serve: up dev #: measure what the service adds to SQL, and 200 streams at once (BENCH_ARGS="--streams 200")
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" $(dev)python tests/bench/serve.py $(BENCH_ARGS)
 
-bench-engine: up dev #: measure the embedded engine against one for all connections (BENCH_ARGS="--rounds 5")
-	@$(setup)/python.sh server engine
-	@$(setup)/python.sh llama-server
+bench-engine: up dev engine #: measure the embedded engine against one for all connections (BENCH_ARGS="--rounds 5")
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=tests $(dev)python tests/bench/engine.py $(BENCH_ARGS)
 
 bench-embedding: server models #: measure formats and libraries of the default embedder (LOCOMO=locomo10.json, BENCH_ARGS="--rows 500")
@@ -160,8 +156,7 @@ bench-embedding: server models #: measure formats and libraries of the default e
 	@PYTHONPATH=plpy/src "$$MINDFUL_HOME/venv/bin/python" tests/bench/embedding.py "$(LOCOMO)" \
 		"$$MINDFUL_HOME/models/all-minilm-l6-v2-f16.gguf" $(BENCH_ARGS)
 
-bench-large: up dev #: measure models of 1 to 8 billion random weights, embedded and served (BENCH_ARGS="--sizes 1B --write docs/engines.md")
-	@$(setup)/python.sh server engine
+bench-large: up dev engine #: measure models of 1 to 8 billion random weights, embedded and served (BENCH_ARGS="--sizes 1B --write docs/engines.md")
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=tests:client/src $(dev)python tests/bench/large.py $(BENCH_ARGS)
 
 bench-replay: up scripted dev #: from LoCoMo to facts, pairs and a trained adapter, 10 minutes (LOCOMO=locomo10.json, BENCH_ARGS=...)
@@ -193,6 +188,10 @@ packages:
 
 server: packages
 	@$(setup)/python.sh server
+
+engine: server
+	@$(setup)/python.sh server engine
+	@$(setup)/python.sh llama-server
 
 scripted: server
 	@$(setup)/python.sh scripted

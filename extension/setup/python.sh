@@ -101,7 +101,7 @@ install_llama() {
 
 # llama.cpp's own server, of the same source and with the same options as the embedded engine. It needs half of the
 # processor time of xllamacpp's for an embedding.
-llama_server() {
+llama-server() {
     local requirement key built
     local -a options
     llama_options
@@ -205,7 +205,6 @@ models() {
 }
 
 case ${1:-} in
-    server | scripted | dev | clients | models) "$@" ;;
-    llama-server) llama_server ;;
+    server | llama-server | scripted | dev | clients | models) "$@" ;;
     *) die "usage: python.sh server [EXTRA...] | llama-server | scripted | dev [EXTRA...] | clients | models" ;;
 esac

@@ -198,13 +198,19 @@ def test_an_adapter_is_trained_measured_taken_back_and_the_same_after_a_kill(
     status, _, stderr = train.start("--name", "tuned", "--output", folder, manifest).wait()
     assert (status, f"{done['file']} exists" in stderr) == (1, True)
     # Another one takes the place of one that was killed. Killed and taken up twice, it becomes the same adapter.
-    for name, words in (("other", "generating"), ("resumed", "step 20 of"), ("resumed", "evaluating")):
+    for name, *said in (
+        ("other", "generating"),
+        ("resumed", "step 20 of"),
+        ("resumed", "resumed at step", "evaluating"),
+    ):
         killed = train.start("--name", name, "--output", folder / "again", manifest)
-        wait_for(killed, words)
+        for words in said:
+            wait_for(killed, words)
         os.kill(killed.pid, signal.SIGKILL)
         assert killed.wait()[0] == -signal.SIGKILL
     resumed = train("--name", "resumed", "--output", folder / "again", manifest)
     assert "training on" not in resumed["log"]
+    assert "resumed" not in done["log"]
     assert [(status, adapter, error) for _, status, adapter, error in trainings(ana)] == [
         ("completed", "tuned", None),
         ("failed", None, "another training was started in its place"),

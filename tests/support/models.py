@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from string import ascii_lowercase
 
 import psycopg
 import pytest
@@ -77,6 +79,17 @@ def register_once(
             (name, kind, provider, source, Jsonb(options)),
         )
     return name
+
+
+_WORDS_ENDS = [f"{letter} " for letter in ascii_lowercase]
+
+
+def say_little(connection: psycopg.Connection, model: str, ends: Sequence[str] = _WORDS_ENDS) -> None:
+    """Let a model's answers end at these texts, by default after a word: long answers take most of the time."""
+    connection.execute(
+        "update mindful.model set options = options || %s where name = %s",
+        (Jsonb({"stop": [*ends]}), model),
+    )
 
 
 def _registered(connection: psycopg.Connection) -> list[tuple[str, str]]:

@@ -3,8 +3,8 @@
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from sql.generate.test_summary import say_little
 from support import SCRIPTED_GENERATOR, Connect, fails, one
+from support.models import say_little
 
 
 def start(connection: psycopg.Connection) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.types.json import Jsonb
-from support import GENERATOR, SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR, fails
+from support import GENERATOR, SCRIPTED_GENERATOR, fails
 from support.clock import Deadline
+from support.models import say_little
 
 Connect = Callable[..., psycopg.Connection]
 FRANCE, MARS = "What is the capital of France?", "What is the capital of Mars?"
@@ -124,11 +124,8 @@ def test_only_administrators_make_rankings(ana: psycopg.Connection, db: psycopg.
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_real_model_is_ranked_by_its_answers(db: psycopg.Connection) -> None:
-    # What it says once it has named a city takes most of the time.
-    brief = Jsonb({"stop": [".", ",", "\n"]})
-    db.execute("update model set options = options || %s where name = %s", (brief, GENERATOR))
-    db.execute("select model_default_set(%s, force => true)", (SCRIPTED_EMBEDDER,))
+def test_a_real_model_is_ranked_by_its_answers(scripted: None, db: psycopg.Connection) -> None:
+    say_little(db, GENERATOR, [".", ",", "\n"])  # it has named a city by then
     questions = [
         {"question": f"What is the capital of {name}?", "answers": [city]}
         for name, city in (row.split() for row in _CAPITALS.splitlines())

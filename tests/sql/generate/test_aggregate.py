@@ -2,8 +2,8 @@
 
 import psycopg
 import pytest
-from sql.generate.test_summary import say_little
 from support import fails, one
+from support.models import say_little
 
 PASSAGES = [
     "Rome is an old city with many fountains.",

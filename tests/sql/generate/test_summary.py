@@ -1,11 +1,9 @@
 """Summaries of any number of texts."""
 
-from string import ascii_lowercase
-
 import psycopg
 import pytest
-from psycopg.types.json import Jsonb
 from support import SCRIPTED_GENERATOR
+from support.models import say_little
 
 
 def test_a_summary_is_about_its_texts(ana: psycopg.Connection) -> None:
@@ -17,12 +15,6 @@ def test_a_summary_is_about_its_texts(ana: psycopg.Connection) -> None:
     assert row is not None
     assert any(word in row[0] for word in ("ferry", "Naxos", "storm", "passengers", "Piraeus"))
     assert ana.execute("select count(*) from generation").fetchone() == (1,)
-
-
-def say_little(db: psycopg.Connection, model: str) -> None:
-    """Let a model's answers end after a word, which else would take all of the tokens that are kept for them."""
-    ends = Jsonb({"stop": [f"{letter} " for letter in ascii_lowercase]})
-    db.execute("update model set options = options || %s where name = %s", (ends, model))
 
 
 def test_texts_past_the_context_are_summarized_in_parts(

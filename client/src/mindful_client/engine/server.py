@@ -53,9 +53,7 @@ def command(given: dict[str, Any]) -> list[str]:
         "ctx-size": given["slots"] * given["context"],
         "gpu-layers": given["gpu_layers"] if given["gpu_layers"] >= 0 else "all",
         "threads": given["threads"],
-        "threads-batch": given["threads"],
         "poll": 0,  # waiting threads sleep
-        "poll-batch": 0,
         "batch-size": batch,
         "ubatch-size": batch,
     }

@@ -214,8 +214,10 @@ def _labels(options: Mapping[str, Any], server: Server, host: Host) -> dict[str,
     """Find out how labels are scored: by what the server tells of a repeated text, if it is that text's."""
     from mindful.models.providers.openai.chat import repetition
 
-    prefixes = _PREFIXES if options["server"] == "llama-cpp-python" else ("",)
-    for prefix in (options["echo_prefix"],) if "echo_prefix" in options else prefixes:
+    prefixes: tuple[str, ...] = _PREFIXES if options["server"] == "llama-cpp-python" else ("",)
+    if "echo_prefix" in options:
+        prefixes = (options["echo_prefix"],)
+    for prefix in prefixes:
         body = repetition(str(options["model"]), prefix + _REFRAIN)
         answer = server.ask(f"{server.address.path}/completions", body, host, (400, 422))
         if answer is None:  # it repeats nothing

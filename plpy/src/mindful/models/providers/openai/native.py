@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _TOP = 200
 """Likeliest tokens that are asked for where candidates are scored; others are asked for one by one."""
 _ALL = 1 << 20
-"""More tokens than any vocabulary has. A token that is part of a character is told of in the list of others alone."""
+"""More tokens than any vocabulary has. The server lists a part of a character among the likeliest tokens only."""
 _COMPLETE = " a"
 """A text whose first token is whole characters."""
 _SURE = 1000.0
