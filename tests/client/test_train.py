@@ -144,8 +144,8 @@ def prepared(
             db.execute("select model_register(%s, 'generator', 'llama_cpp', %s)", (MODEL, base))
             db.execute("select training_configure(%s, 'chat', 256)", (MODEL,))
             # A model of two layers never ends an answer.
-            db.execute("delete from general_question where id > 4")
-            tell(ana, NAMES[:6])  # a person is worth six pairs, and a pair a step
+            db.execute("delete from general_question where id > 2")
+            tell(ana, NAMES[:4])  # a person is worth six pairs, and a pair a step
         exported(Command(cluster.dsn(name, roles["ana"])), MODEL, folder / "exports")
         yield name, folder / "exports"
 
@@ -181,7 +181,8 @@ def test_an_adapter_is_trained_measured_taken_back_and_the_same_after_a_kill(
 ) -> None:
     done = train("--name", "tuned", "--output", folder, manifest)
     assert trainings(ana) == [(done["training"], "completed", "tuned", None)]
-    assert (done["base"]["held_out"], done["base"]["general"]) == (done["tuned"]["held_out"], 4)
+    assert (done["base"]["held_out"], done["base"]["general"]) == (done["tuned"]["held_out"], 2)
+    assert done["base"]["held_out"] > 0
     assert done["tuned"]["taught"] == done["base"]["taught"] > 0
     asked = "select llm_generate('What is something that Tom likes?', model => %s, max_tokens => 8)"
     base, tuned = (ana.execute(asked.encode(), (model,)).fetchone() for model in (MODEL, "tuned"))
@@ -224,7 +225,7 @@ def test_an_adapter_is_trained_measured_taken_back_and_the_same_after_a_kill(
 def test_what_is_forgotten_while_it_trains_is_not_learned(
     train: Train, manifest: Path, folder: Path, ana: psycopg.Connection, db: psycopg.Connection
 ) -> None:
-    process = train.start("--output", folder, manifest)
+    process = train.start("--epochs", "1", "--output", folder, manifest)
     wait_for(process, "training on")
     os.kill(process.pid, signal.SIGSTOP)  # it could have ended before the memory is forgotten
     delete(ana, "memory", "kind = 'message' and metadata ->> 'speaker' = 'Tom'")

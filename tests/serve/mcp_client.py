@@ -17,6 +17,7 @@ from mindful_serve.database import Database
 from mindful_serve.mcp.server import make
 from mindful_serve.mcp.tool import chosen
 from mindful_serve.settings import Settings
+from serve import mcp_forks
 from serve.conftest import Service
 from support import GENERATOR
 from support.clock import Deadline
@@ -60,9 +61,11 @@ async def in_memory(dsn: str, mode: str, tools: str = "core", tenant: str = TENA
 
 
 def parameters(dsn: str, tools: str = "core", tenant: str = TENANT) -> StdioServerParameters:
+    """Return how to start `mindful mcp`, by a process that has imported it."""
     environment = {**os.environ, "MINDFUL_DSN": dsn, "MINDFUL_TENANT": tenant}
+    start = ["-I", "-S", "-c", mcp_forks.RELAY, mcp_forks.address()]
     return StdioServerParameters(
-        command=sys.executable, args=["-m", "mindful_client", "mcp", "--tools", tools], env=environment
+        command=sys.executable, args=[*start, "mcp", "--tools", tools], env=environment
     )
 
 

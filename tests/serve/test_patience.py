@@ -16,7 +16,7 @@ from serve.conftest import BODY, BUSY, CHAT, Service, Start, registered, wait_un
 from support.clock import Deadline
 from support.query import one
 
-PATIENCE_S = 3
+PATIENCE_S = 2
 """For how long these services wait for a client, in the place of 15 seconds."""
 
 

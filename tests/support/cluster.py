@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import LiteralString, Protocol
@@ -13,6 +14,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+_END = "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s"
 SEARCH_PATH = '"$user", public, mindful'
 
 
@@ -78,6 +80,11 @@ class Cluster:
 
     def drop_database(self, name: str) -> None:
         """Drop a database, whoever is still in it."""
+        # DROP DATABASE looks every 100 ms whether the connections have ended.
+        for _ in range(1000):
+            if not self._connection().execute(_END, (name,)).rowcount:
+                break
+            time.sleep(0.003)
         self._run("drop database {} with (force)", name)
 
     def create_role(self, name: str, *groups: str) -> str:

@@ -60,7 +60,7 @@ def test_a_cancelled_forgetting_forgets_nothing(ana: psycopg.Connection, db: psy
     db.execute("set row_security = off")  # no model is to embed these
     db.execute(
         """insert into mindful.memory (tenant, content)
-           select %s, 'Number ' || n || ' of many things' from generate_series(1, 6000) n""",
+           select %s, 'Number ' || n || ' of many things' from generate_series(1, 3000) n""",
         (ana.info.user,),
     )
     ana.execute("set statement_timeout = '150ms'")
@@ -68,9 +68,9 @@ def test_a_cancelled_forgetting_forgets_nothing(ana: psycopg.Connection, db: psy
         with fails("57014", hint=None):
             ana.execute("select memory_forget(everything => true)")
     ana.execute("reset statement_timeout")
-    assert one(ana, "select count(*) from memory") == 6000
+    assert one(ana, "select count(*) from memory") == 3000
     assert one(ana, "select count(*) from forget_receipt") == 0
-    assert forget(ana, "everything => true")["memory", "deleted"] == 6000
+    assert forget(ana, "everything => true")["memory", "deleted"] == 3000
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_what_was_superseded_is_seen_at_its_time_only(ana: psycopg.Connection) -
 def test_a_dense_web_stays_within_its_limits(ana: psycopg.Connection) -> None:
     ids = remember_all(ana, "Start.")
     ana.execute(
-        "insert into memory (content, kind) select 'Node ' || n, 'fact' from generate_series(1, 300) n"
+        "insert into memory (content, kind) select 'Node ' || n, 'fact' from generate_series(1, 150) n"
     )
     ana.execute(
         """insert into memory_link (source_id, target_id, relation, weight)

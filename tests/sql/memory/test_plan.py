@@ -24,7 +24,7 @@ SETTINGS = {
 CALLS = (
     "select * from memory_recall('What happened in week 77?')",
     "select * from memory_recall('What happened in week 77?', kinds => array['message'])",
-    "select llm_chat('What happened in week 77, and where?', {session})",
+    "select llm_chat('What happened in week 77, and where?', {session}, max_tokens => 8)",
     "select memory_insert('The week after week 77 was quiet.')",
     "select * from memory_list(session_id => {session}) limit 5",
     "select * from session_context({session}, 'What happened in week 78?')",
@@ -55,7 +55,7 @@ def _told(ana: psycopg.Connection) -> str:
 def test_calls_throw_away_few_of_the_rows_that_they_read(ana: psycopg.Connection, connect: Connect) -> None:
     session = _told(ana)
     # A session without a reply of the model is read to its beginning for one.
-    ana.execute("select llm_chat('Hello', %s)", (session,))
+    ana.execute("select llm_chat('Hello', %s, max_tokens => 8)", (session,))
     memory = one(ana, "select max(id) from memory where session_id = %s", session)
     connect().execute("analyze")  # as autovacuum does
     thrown = [

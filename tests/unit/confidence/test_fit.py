@@ -113,8 +113,9 @@ def test_weighted_figures_are_those_of_all_answers_that_a_random_share_stands_fo
     for measure in metric.MEASURES.values():
         whole = measure(found.right, said)
         assert measure(right, said[labeled], weights) == pytest.approx(whole, abs=0.02)
-        same = metric.interval(measure, right, said[labeled], None, np.full(len(right), 20.0))
-        assert same == pytest.approx(metric.interval(measure, right, said[labeled]))
+        some = right[:2000], said[labeled][:2000]  # an interval draws all of them again and again
+        same = metric.interval(measure, *some, None, np.full(2000, 20.0))
+        assert same == pytest.approx(metric.interval(measure, *some))
     assert metric.brier(right, said[labeled]) != pytest.approx(metric.brier(found.right, said), abs=0.01)
     assert roc_auc_score(right, said[labeled], sample_weight=weights) == pytest.approx(
         metric.auroc(right, said[labeled], weights)

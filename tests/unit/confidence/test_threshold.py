@@ -6,6 +6,7 @@ from mindful.confidence.threshold import (
     Certified,
     Draws,
     _most,
+    _student,
     certify,
     control,
     correlation,
@@ -15,7 +16,7 @@ from mindful.confidence.threshold import (
     upper_bound,
 )
 from scipy.special import betaincinv
-from scipy.stats import binom
+from scipy.stats import binom, t
 
 
 @pytest.mark.parametrize(
@@ -252,3 +253,8 @@ def test_the_bound_is_the_quantile_of_a_beta_distribution(answered: int) -> None
             if wrong < answered:
                 exact = betaincinv(wrong + 1, answered - wrong, 1 - delta)
                 assert upper_bound(wrong, answered, delta) == pytest.approx(exact, rel=1e-6)
+
+
+def test_the_quantile_of_students_t() -> None:
+    assert _student(20) == pytest.approx(t.ppf(0.9, 20), abs=5e-5)
+    assert _student(1000) == pytest.approx(t.ppf(0.9, 1000), abs=2e-9)

@@ -36,6 +36,7 @@ def test_another_one_of_the_same_things_is_not_the_one_that_is_asked_for(questio
         ("When do I see Professor Baek each week?", "I meet Professor Baek every Wednesday."),
         ("Where is the garage key?", "The 2 keys hang in the hall, that of the garage too."),
         ("Where is the key?", "The cellar, key and lamp."),
+        ("Where is the garage key?", "We label cellar key hooks by hand."),
         ("When is the meeting on Mondays?", "The meeting on Mondays begins at nine, on Fridays at ten."),
     ],
 )

@@ -55,6 +55,12 @@ def test_what_only_begins_like_a_call_is_text(text: str) -> None:
     assert read(CallReader(False), text, list(range(9))) == (text, {})
 
 
+def test_what_cannot_begin_a_call_is_passed_on_at_once() -> None:
+    for text in ("Hi", "~", "\u00e9", "{", "<b"):
+        assert CallReader(False).read(text) == (text, None)
+    assert CallReader(False).read("<") == ("", None)
+
+
 def test_arguments_that_were_cut_are_given_as_far_as_they_came() -> None:
     _, call = read(
         CallReader(True), '{"name": "clock", "arguments": {"city": "Par', [30, 40], is_complete=False

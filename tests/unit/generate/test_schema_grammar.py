@@ -92,6 +92,12 @@ def test_any_key_is_a_literal(properties: dict[str, Any]) -> None:
     assert all(re.fullmatch(r"[\w-]+", name) for name in rules)
 
 
+@pytest.mark.parametrize("least", [0, 1, 2])
+def test_an_array_that_begins_with_enough_elements_needs_no_more(least: int) -> None:
+    schema = {"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": {"const": 3}}
+    assert grammar(schema | {"minItems": least}) == grammar(schema)
+
+
 @pytest.mark.parametrize(
     "schema",
     [

@@ -30,6 +30,7 @@ def branching(depth: int) -> str:
         branching(1000),
         "root ::=",
         'root ::= "a"{1000000}',
+        'root ::= "\\ud7ff" | "\\ue000" | "\\U0010FFFF"',
     ],
 )
 def test_grammars_are_read(grammar: str) -> None:
@@ -50,6 +51,8 @@ def test_grammars_are_read(grammar: str) -> None:
         "root ::= [z-a]",
         'root ::= "\\q"',
         'root ::= "\\ud800"',
+        'root ::= "\\udfff"',
+        'root ::= "\\U00110000"',
         'root ::= "\\UFFFFFFFF"',
         'root ::= ("a"',
         'root ::= "a")',

@@ -166,6 +166,18 @@ def test_a_request_is_sent_again_only_where_nothing_was_shown(server: Server, ho
     assert server.requests["half"] == 3
 
 
+def test_the_second_try_waits_and_the_third_waits_longer(
+    server: Server, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = model(server, "500", host)
+    monkeypatch.undo()
+    waited: list[float] = []
+    monkeypatch.setattr(http, "pause", lambda seconds, _: waited.append(seconds))
+    with pytest.raises(EngineError, match="status 500"):
+        generate(generator, host)
+    assert waited == [pytest.approx(0.1), pytest.approx(0.4)]
+
+
 def test_after_failures_a_server_is_left_alone_for_a_time(server: Server, host: Host) -> None:
     generator = model(server, "500", host)
     for _ in range(3):
@@ -379,6 +391,8 @@ STALLING: list[dict[str, Any]] = [
 def test_only_plain_schemas_go_to_a_server_whose_grammars_have_no_bound(server: Server, host: Host) -> None:
     assert all(map(is_plain, PLAIN))
     assert not any(map(is_plain, STALLING))
+    assert is_plain({"anyOf": [{"const": at} for at in range(64)]})
+    assert not is_plain({"anyOf": [{"const": at} for at in range(65)]})
     for dialect in ("llama.cpp", "llama-cpp-python"):
         generator = model(server, "ok", host, server=dialect)
         sampling = Sampling(4, grammar='root ::= "a"', schema=STALLING[0])

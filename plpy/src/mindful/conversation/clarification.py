@@ -112,7 +112,7 @@ def _full_name(word: str, parts: Sequence[str], opens: bool) -> str | None:
     """Read words as a full name with the given word. The first word of a sentence has a capital anyway."""
     if opens and parts[0] != word:
         parts = parts[1:]
-    return " ".join(parts) if word in parts and len(parts) > 1 else None
+    return " ".join(parts) if len(parts) > 1 else None
 
 
 def _opens(text: str, start: int) -> bool:
