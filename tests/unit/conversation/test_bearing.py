@@ -4,7 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mindful.conversation.bearing import Bearing, _common, _lower_names, _scores, invents
+from mindful.conversation import bearing as module
+from mindful.conversation.bearing import Bearing, _common, _lower_names, _scores, invents, weigh
 from mindful.conversation.near import Stored
 from mindful.core.ports import Row
 from unit.fakes import FakeDatabase
@@ -287,3 +288,41 @@ def test_names_in_lower_case_are_those_that_memories_write_with_a_capital(
     question: str, contents: list[str], expected: set[str]
 ) -> None:
     assert _lower_names(question, contents) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "scores", "expected"),
+    [
+        ("Where is the key?", {1: 0.9, 2: 0.76, 3: 0.74}, [1, 2]),  # not far behind the best one
+        ("Where is the key?", {1: 0.5, 2: 0.43}, [1]),
+        ("Where are the keys?", {1: 0.9, 2: 0.45, 3: 0.43}, [1, 2]),
+        ("What are the names of my cousins?", {1: 0.5, 2: 0.41, 3: 0.39}, [1, 2]),  # beside the best one
+        ("What are the names of my cousins?", {1: 0.43, 2: 0.42}, []),
+    ],
+)
+def test_memories_that_score_enough_answer(
+    question: str, scores: dict[int, float], expected: list[int]
+) -> None:
+    assert bearing(question, {})._replace(scores=scores).answering == expected
+
+
+def test_a_memory_about_the_same_thing_answers_a_question_of_yes_or_no() -> None:
+    contents = {1: "The bike is a Gazelle.", 2: "The shed has a roof.", 3: "A bike needs oil."}
+    found = bearing("Is the bike a Gazelle?", {1: "bike", 2: "", 3: "bike"})._replace(contents=contents)
+    found.similarities[3] = 0.3
+    embedder: Any = FakeEmbedder()
+    assert not found.asks
+    assert set(_scores(Stored(FakeDatabase({}), embedder), embedder, found)) == {1}
+
+
+@pytest.mark.parametrize(("scores", "own"), [({}, False), ({1: 0.49}, False), ({1: 0.5}, True)])
+def test_a_memory_that_surely_answers_makes_a_question_the_users_own(
+    monkeypatch: pytest.MonkeyPatch, scores: dict[int, float], own: bool
+) -> None:
+    monkeypatch.setattr(module, "is_own", lambda *_: False)
+    monkeypatch.setattr(module, "_scores", lambda *_: scores)
+    compared = [{"id": 1, "similarity": 0.5, "lacked": "", "held": "office"}]
+    near: Any = SimpleNamespace(compared=lambda *_: compared)
+    embedder: Any = FakeEmbedder()
+    found = weigh(FakeDatabase({}), "Where is the office?", embedder, "[1]", {1: OFFICE[0]["content"]}, near)
+    assert (found.own, found.scores) == (own, scores if own else {})
