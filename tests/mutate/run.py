@@ -4,9 +4,10 @@
 
 Cosmic Ray's operators make the mutants: one place of the code is drawn, and one mutant of that place. Each is tried by
 the unit tests that run the changed line, then by the type checker and the linter. A server then has all those installed
-that are left, for the smoke tests (with these, `make check`) and at last for all tests of their rooms (part of
-`make test`). Tests that fail are repeated with half of the mutants, until one of them is found; a test notices only if
-it passes without. A test that runs too long has noticed as well.
+that are left, for the smoke tests (with these, `make check`), for all tests of their rooms and at last for those of
+attacks, the client and the service (with these, nearly `make test`). Tests that fail are repeated with half of the
+mutants, until one of them is found; a test notices only if it passes without. A test that runs too long has noticed as
+well.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path("plpy/src/mindful")
 LEFT_OUT = ("core/backend.py", "models/providers/llama/", "_version.py")
 ROOMS = ("core", "models", "generate", "memory", "conversation", "learning", "confidence", "chat")
-SERVED = ("smoke", "room")
+SERVED = ("smoke", "room", "other")
 STAGES = ("unit", "lint", *SERVED)
 _NO_TESTS = 5
 """Exit status of pytest where there are none to run."""
@@ -321,6 +322,11 @@ def room_tests(rooms: set[str]) -> list[str]:
     return [f"tests/sql/{room}" for room in ROOMS if room in rooms]
 
 
+def other_tests(_: set[str]) -> list[str]:
+    """Return the arguments for the tests of all rooms together."""
+    return ["tests/attack", "tests/client", "tests/serve"]
+
+
 def noticed_by(workshop: Workshop, mutants: Sequence[Mutant], tests: Sequence[str]) -> list[Mutant]:
     """Return the mutants that tests against the server notice."""
     left, failed = list(mutants), list(tests)
@@ -414,7 +420,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no mutant after so long")
     parser.add_argument("--only", default="", help="begin of the files' paths, such as memory/")
-    parser.add_argument("--stages", default="unit,lint,smoke,room")
+    parser.add_argument("--stages", default=",".join(STAGES))
     parser.add_argument("--numprocesses", default="1", help="given by test.sh, as --dist")
     parser.add_argument("--dist", help=argparse.SUPPRESS)
     parser.add_argument("--write", type=Path, help="put the table into this page")
@@ -440,7 +446,7 @@ def main() -> None:
         noticed = first_to_notice(workshop, contexts, one, [name for name in stages if name not in SERVED])
         tried.append(replace(one, noticed=noticed))
         print(f"{noticed or 'LEFT'} ({time.monotonic() - started:.0f} s): {one}", flush=True)
-    for stage, tests in (("smoke", smoke_tests), ("room", room_tests)):
+    for stage, tests in (("smoke", smoke_tests), ("room", room_tests), ("other", other_tests)):
         left = [one for one in tried if one.noticed is None]
         if stage in stages and left:
             found = noticed_by(workshop, left, tests({one.room for one in left}))

@@ -329,11 +329,16 @@ def test_a_question_is_asked_back_where_answers_of_two_meanings_come_more_than_o
 
 
 def test_a_notice_is_the_surer_the_more_probable() -> None:
-    def of(probability: float, calibrator: int | None = 1) -> str:
-        return notice(Decision("m", False, {}, probability=probability, calibrator_id=calibrator))
+    def of(probability: float, calibrator: int | None = 1, is_ranked: bool = True) -> str:
+        decision = Decision("m", False, {}, probability=probability, calibrator_id=calibrator)
+        decision.is_ranked = is_ranked
+        return notice(decision)
 
     wordings = [of(at / 100).split(" (")[0] for at in range(101)]
     assert [wordings.index(text) for text in dict.fromkeys(wordings)] == [0, 25, 50, 75]
     assert "37%" in of(0.37)
     assert "%" not in of(0.37, None)
     assert of(1.0).startswith("\n\n[")
+    assert {of(at / 10, None, is_ranked=False) for at in range(11)} == {
+        "\n\n[I cannot tell how sure I am of this.]"
+    }

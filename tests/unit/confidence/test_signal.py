@@ -24,8 +24,10 @@ def test_signals_of_tokens_and_wording() -> None:
     assert found["echo"] == pytest.approx(1 / 4)  # capital; not Paris, since, 987
     assert (found["capitalized"], found["digits"]) == (1.0, 1.0)
     assert signal.free({"tokens": 0}, "Why?", "")["echo"] == 0.0
-    assert signal.free(TOKENS, "q", "paris")["capitalized"] == 0.0
-    assert signal.free(TOKENS, "q", "Émile")["capitalized"] == 1.0
+    for text in ("paris", "élan", "über", "łódź", "иван", "東京"):
+        assert signal.free(TOKENS, "q", text)["capitalized"] == 0.0
+    for text in ("Paris", "Émile", "Übersee", "Łódź", "Иван", "Ệ"):
+        assert signal.free(TOKENS, "q", text)["capitalized"] == 1.0
 
 
 def test_questions_for_a_fact_are_told_from_others() -> None:

@@ -55,6 +55,13 @@ for name, source in MODULES.items():
         importlib.import_module(name)
 
 
+@pytest.mark.parametrize("made", [*pattern.LINEAR, *pattern.SHORT], ids=lambda made: made.pattern[:30])
+def test_a_capital_is_told_as_one_of_any_alphabet(made: pattern.Linear) -> None:
+    """What is no lower-case letter of ASCII may be a lower-case one of others, and [A-Z] leaves theirs out of names."""
+    assert "[^\\W\\d_a-z]" not in made.pattern
+    assert not re.search(r"\[A-Z\](?:\\w|\[\\w|\[\^\\W)", made.pattern)
+
+
 def milliseconds(call: Callable[[], object], enough: float = NOISE_MS) -> float:
     """Return the processor time of a call: the best of several, the last of which takes no more than `enough`."""
     gc.freeze()  # a collection would walk what thousands of other tests left

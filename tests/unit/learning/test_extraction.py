@@ -34,6 +34,8 @@ def contents(text: str, speaker: str | None = "Ana") -> list[str]:
         ("I have two kids.", "Ana has two kids."),
         ("I have a dog named Rex, and he is lovely.", "Ana has a dog named Rex."),
         ("My sister works as a teacher.", "Ana's sister works as a teacher."),
+        ("I live in Łódź.", "Ana lives in Łódź."),
+        ("My sister Zoë lives in Århus.", "Ana's sister Zoë lives in Århus."),
         ("My dog's name is Rex.", "Ana's dog is called Rex."),
         ("I went to a concert yesterday.", "Ana went to a concert yesterday (2023-05-07)."),
         ("Last Friday I adopted a cat.", "Ana adopted a cat (2023-05-05)."),

@@ -137,6 +137,9 @@ class Chat:
         if is_unanswered(self.context):
             yield self._without_answer()
             return
+        if asked := self._asked_before():
+            yield asked
+            return
         self._prepare()
         text, held = "", ""
         for piece in self._call.stream(self._db, self.context.memory_ids):
@@ -171,6 +174,13 @@ class Chat:
     def _without_answer(self) -> str:
         self._call.skip()
         trail = action.without_answer(self._db, self._wanted, self._call, self.context, self._sampling)
+        return self._stored(trail)
+
+    def _asked_before(self) -> str | None:
+        trail = action.before_answer(self._db, self._wanted, self._call, self.context, self._sampling)
+        if trail is None:
+            return None
+        self._call.skip()
         return self._stored(trail)
 
     def _prepare(self) -> None:

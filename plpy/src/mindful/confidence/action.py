@@ -32,6 +32,8 @@ _NOTICES = (
 
 The first person lowers reliance on wrong answers (Kim et al. 2024, arXiv 2405.00623).
 """
+_UNTOLD = "I cannot tell how sure I am of this"
+"""Without a calibrator or a ranking, all answers of a model are as probable as its labels say."""
 
 
 class Settings(NamedTuple):
@@ -56,7 +58,7 @@ class Settings(NamedTuple):
         return signals.get("coverage", 1) < self.chat_retrieve_below
 
     def flagging(self) -> Settings:
-        """Return the settings for an answer that was streamed already: it can only be flagged."""
+        """Return the settings for an answer that was streamed already: it can only be flagged, see `before_answer`."""
         return Settings(
             self.error_budget,
             self.answer_above,
@@ -127,7 +129,12 @@ class Trail:
     def replace(self, action: str, reply: str, reason: str) -> None:
         """Show another text than the answer. The decision keeps the answer."""
         self.decision.action, self.decision.reason = action, reason
-        self.decision.answer, self._instead = self.standing.answer, reply
+        self.decision.answer, self._instead = self.standing.answer or None, reply
+
+    def ask(self, question: Question) -> None:
+        """Show a question back."""
+        self.question = question
+        self.replace("clarify", str(question), f"the question has more than one possible {question.of}")
 
     def record(self, message_id: int | None, parent_id: int | None) -> int:
         """Insert the decisions, parents before children, and return the id of the reply's decision."""
@@ -202,6 +209,20 @@ def without_answer(db: Database, wanted: Settings, call: Call, context: Context,
     else:
         decision.reason = "the message asks to change what the assistant cannot (setting assistant_changes)"
     return Trail(db, wanted, sampling, Attempt(call, context, unanswered(context).text, decision))
+
+
+def before_answer(
+    db: Database, wanted: Settings, call: Call, context: Context, sampling: Sampling
+) -> Trail | None:
+    """Ask back without an answer if the question itself has more than one meaning, for what cannot be taken back."""
+    question = _of_itself(context) if wanted.chat_clarify and context.clarified is None else None
+    if question is None:
+        return None
+    trail = Trail(
+        db, wanted, sampling, Attempt(call, context, "", Decision(call.spec.name, bool(context.notes), {}))
+    )
+    trail.ask(question)
+    return trail
 
 
 def _retrieve(trail: Trail) -> None:
@@ -288,18 +309,19 @@ def _clarify(trail: Trail) -> None:
         decision.reason += f"; clarify: {error}"
     decision.total_ms += (time.perf_counter() - started) * 1000
     if question is not None:
-        trail.question = question
-        trail.replace("clarify", str(question), f"the question has more than one possible {question.of}")
+        trail.ask(question)
+
+
+def _of_itself(context: Context) -> Question | None:
+    if not context.has_talk and (question := clarification.of_reference(context.question)) is not None:
+        return question
+    texts = [row["content"] for row in context.considered if row["role"] not in OWN]
+    return clarification.of_names(context.question, texts)
 
 
 def _question(trail: Trail) -> Question | None:
     standing = trail.standing
-    if not standing.context.has_talk:
-        question = clarification.of_reference(standing.context.question)
-        if question is not None:
-            return question
-    texts = [row["content"] for row in standing.context.considered if row["role"] not in OWN]
-    question = clarification.of_names(standing.context.question, texts)
+    question = _of_itself(standing.context)
     if question is not None:
         return question
     others = [other for one in trail.attempts for other in one.decision.alternatives]
@@ -343,5 +365,6 @@ PROBABLE, SHARE_OF_IMPROBABLE = 0.3, 0.25
 def notice(decision: Decision) -> str:
     """Return the notice of a flagged answer, worded by its probability."""
     wording = next(text for bound, text in _NOTICES if decision.probability < bound)
+    wording = wording if decision.is_ranked else _UNTOLD
     percent = "" if decision.calibrator_id is None else f" (about {round(decision.probability * 100)}%)"
     return f"\n\n[{wording}{percent}.]"

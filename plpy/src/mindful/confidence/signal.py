@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mindful.conversation.expected import excerpt, kind_of, plain, telling
-from mindful.core.pattern import IGNORECASE, linear
+from mindful.core.pattern import CAPITAL, IGNORECASE, linear
 from mindful.core.text import words
 
 Signals = dict[str, float]
 
-_CAPITAL = linear(r"\b[^\W\d_a-z]")
+_CAPITAL = linear(rf"\b{CAPITAL}")
 
 _FACT = linear(
     r"\b(who|whose|whom|when|where|which|what|how (many|much|long|old|far|tall|big))\b", IGNORECASE
@@ -22,7 +22,7 @@ _FACT = linear(
 _COMPARED = 300
 """Characters of a question that are compared with each word of a memory."""
 _NUMBER = linear(r"\d")
-_FORMS = {"name": linear(r"\s[^\W\d_a-z]"), "time": _NUMBER, "number": _NUMBER}
+_FORMS = {"name": linear(rf"\s{CAPITAL}"), "time": _NUMBER, "number": _NUMBER}
 """What the answer to a kind of question has: a capital after the first word, or a digit."""
 
 FREE = (

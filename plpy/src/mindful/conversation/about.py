@@ -15,7 +15,7 @@ from mindful.conversation.matter import ABOUT
 from mindful.conversation.naming import has_part, own_name
 from mindful.conversation.near import Stored
 from mindful.conversation.prompt import OWN
-from mindful.core.pattern import IGNORECASE, Short, linear
+from mindful.core.pattern import CAPITAL, IGNORECASE, Short, linear
 from mindful.core.ports import Database, Row
 from mindful.core.vector import to_text
 from mindful.models.runtime import FoundEmbedder
@@ -44,7 +44,7 @@ _EVERYTHING = tuple(
 )
 _WHO = Short(
     r"^\W*(?:(?:[Ss]o|[Aa]nd|[Hh]i|[Hh]ey)\b\W*)*[Ww]ho(?:'s|\u2019s| is| was) "
-    r"(?P<topic>[A-Z][\w.'\u2019-]*(?: [A-Z][\w'\u2019-]+){0,3})\W*$",
+    rf"(?P<topic>{CAPITAL}[\w.'\u2019-]*(?: {CAPITAL}[\w'\u2019-]+){{0,3}})\W*$",
     _LONGEST,
 )
 _NAME = Short(
@@ -66,7 +66,7 @@ _READ = 200
 _PROFILE = "I am a person. I live here, I work there, and I like this."
 """What a statement resembles that tells more of the user than one of a passing matter does."""
 _OWN = linear(r"(?:my|our)\b", IGNORECASE)
-_NAMES = linear(r"(?<![\w'\u2019])(?!(?:Mr|Mrs|Ms|Dr|Prof|The|My|Our)\b)[A-Z][^\W\d_]+")
+_NAMES = linear(rf"(?<![\w'\u2019])(?!(?:Mr|Mrs|Ms|Dr|Prof|The|My|Our)\b){CAPITAL}[^\W\d_]+")
 
 
 class Asked(NamedTuple):

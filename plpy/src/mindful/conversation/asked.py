@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from mindful.core.pattern import IGNORECASE, Linear, Short, linear
+from mindful.core.pattern import CAPITAL, IGNORECASE, Linear, Short, linear
 
 _LONGEST = 300
 """Characters of a question that is read."""
@@ -34,7 +34,7 @@ _OTHERS = tuple(
         rf"\bhow \w+{_BE} {_NOUN}\W*$",
         rf"\bhow many {_NOUN} (?:is|are|was|were|do|does|did|have|has|can|could|will|would|should)\b",
         r"\bhow much (?:do|does|did|will|would) "
-        r"(?P<noun>(?:the|a|an|my|our|his|her|their|[^\W\d_a-z]\w+['\u2019]s) [^?]{1,80}?) cost\b",
+        r"(?P<noun>(?:the|a|an|my|our|his|her|their|\w+['\u2019]s) [^?]{1,80}?) cost\b",
         r"\b(?:what|how much) (?:do|does|did|will|would) (?P<noun>[^?]{1,80}?) (?:cost|weigh|measure|earn)\W*$",
         r"\bwho \w+ (?:the|my|our|his|her|their) (?P<noun>[^?!;]{1,60}?)\W*$",
         r"\b(?:which|what) (?P<noun>[^\W\d]+(?: [^\W\d]+)?) (?:do|does|did|is|are|was|were|has|have|had|will) \w",
@@ -127,7 +127,7 @@ _DETERMINERS = frozenset(
 )
 _FAVOURITE = linear(r"\bfavou?rites?\b", IGNORECASE)
 _WHO_IS = Short(
-    r"\b[Ww]ho(?:'s|\u2019s| is| was| are| were) [^\W\d_a-z](?![^?]*\b[a-z]+ing\b)[^?'\u2019]*\W*$", _LONGEST
+    rf"\b[Ww]ho(?:'s|\u2019s| is| was| are| were) {CAPITAL}(?![^?]*\b[a-z]+ing\b)[^?'\u2019]*\W*$", _LONGEST
 )
 _KIND_ALONE = frozenset(
     _WORD.findall(

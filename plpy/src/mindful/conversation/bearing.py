@@ -26,7 +26,7 @@ from mindful.conversation.expected import (
 from mindful.conversation.matter import ABOUT, BEARS, OWN, Common, asks, asks_whether, is_own
 from mindful.conversation.near import Near, Stored
 from mindful.conversation.statement import declares
-from mindful.core.pattern import IGNORECASE, linear
+from mindful.core.pattern import CAPITAL, IGNORECASE, linear
 from mindful.core.ports import Database, Row
 from mindful.core.vector import to_text
 from mindful.models.runtime import FoundEmbedder
@@ -77,7 +77,7 @@ SEVERAL = linear(r"(?<!\bwhen )\b(?:are|were|both|all|which of|names of|list)\b"
 _TELLS_NAME = linear(r"\b(?:your (?:\w+ )?name is|you are|you're|call(?:ed)? you|you go by) (.*)", IGNORECASE)
 _DENIES = linear(r"\b(?:no|not|never|cannot)\b|n['\u2019]t\b", IGNORECASE)
 _NUMBER = linear(r"\d+")
-_NAME = linear(r"(?<=[^\W.!?:] )[^\W\d_a-z]\w+")
+_NAME = linear(rf"(?<=[^\W.!?:] ){CAPITAL}\w+")
 """A capitalized word within a sentence."""
 _TITLE = linear(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St)\.? ")
 _PART = linear(r"\d+|[^\W\d_]+")

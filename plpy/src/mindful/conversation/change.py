@@ -13,7 +13,7 @@ from mindful.conversation.clarification import of_names
 from mindful.conversation.expected import MONTHS, WEEKDAYS, candidates, telling
 from mindful.conversation.matter import OWN
 from mindful.conversation.near import Stored
-from mindful.core.pattern import IGNORECASE, linear
+from mindful.core.pattern import CAPITAL, IGNORECASE, linear
 from mindful.core.ports import Database, Row
 from mindful.models.runtime import FoundEmbedder
 
@@ -48,7 +48,7 @@ _PAST = linear(r"\b(?:did|was|were|had|used to|previous(?:ly)?|former(?:ly)?)\b"
 _BEFORE = linear(r"\b(?:used to|previous(?:ly)?|former(?:ly)?|originally)\b|\bbefore\W*$", IGNORECASE)
 """Forms of questions for what was before a change."""
 _OWNER = linear(
-    r"\b((?:(?i:my|our|his|her|their) \w+|[A-Z]\w+)['\u2019]s)\b(?! (?:in|at|on|a|an|the|now|to)\b)(?=(?: (\w+))?)"
+    rf"\b((?:(?i:my|our|his|her|their) \w+|{CAPITAL}\w+)['\u2019]s)\b(?! (?:in|at|on|a|an|the|now|to)\b)(?=(?: (\w+))?)"
 )
 """Possessives and their things: "Lena's" and "husband". A statement about the husband is not about Lena."""
 _OBJECT = linear(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from mindful.core.pattern import IGNORECASE, Short, linear
+from mindful.core.pattern import CAPITAL, IGNORECASE, Short, linear
 from mindful.core.ports import Database
 from mindful.core.text import words
 
@@ -25,7 +25,7 @@ _TEMPLATES = {
     "reference": 'What do you mean by "{}"?',
 }
 """Fixed wordings: a small model asks about the wrong thing."""
-_NAME = linear(r"\b[^\W\d_a-z][\w-]*(?: [^\W\d_a-z][\w-]*)*")
+_NAME = linear(rf"\b{CAPITAL}[\w-]*(?: {CAPITAL}[\w-]*)*")
 _OPENS = Short(r"(?:^|[.!?:]\s+|\n\s*)[\"']?$", 20)
 _POINTS = Short(
     r"\b(?!(?:is|are|was|were|time|about|like|all|so)\b)\w+ (?P<end>it|this|that|them|these|those|him|her)\W*$|"

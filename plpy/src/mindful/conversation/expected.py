@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from mindful.conversation import naming
 from mindful.conversation.asked import asks_who_is, has_measure, has_time, nouns_asked, thing_named
-from mindful.core.pattern import IGNORECASE, Short, linear
+from mindful.core.pattern import CAPITAL, IGNORECASE, Short, linear
 
 _LONGEST = 300
 """Characters of a message whose opening is read."""
@@ -127,7 +127,7 @@ _AT_A_TIME = linear(
 _SETTLEMENT = linear(r"\b(?:which|what) (?:city|town|country|village|street)\b", IGNORECASE)
 """Places that have names."""
 _WHO = linear(r"\b(?:who|whom|whose)\b", IGNORECASE)
-_LOCATED = linear(r"\b(?:in|at|near|on) ([^\W\d_a-z]\w+)")
+_LOCATED = linear(rf"\b(?:in|at|near|on) ({CAPITAL}\w+)")
 """Names of places, which do not answer who."""
 EMPTY = frozenset(
     _WORD.findall(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mindful.conversation.asked import asks_who_is
 from mindful.conversation.expected import MONTHS, WEEKDAYS
-from mindful.core.pattern import IGNORECASE, linear
+from mindful.core.pattern import CAPITAL, IGNORECASE, linear
 from mindful.core.ports import Vector
 from mindful.core.vector import cosine
 from mindful.models.runtime import FoundEmbedder
@@ -24,9 +24,9 @@ _ASKS = linear(
     IGNORECASE,
 )
 _TITLE = r"(?:(?:Mr|Mrs|Ms|Dr|Prof)\.? )?"
-_NAME = r"[A-Z][a-z\u00df-\u024f]+"
+_NAME = rf"{CAPITAL}[a-z\u00df-\u024f]+"
 _ASKS_OF = linear(
-    rf"\b(?:[Ww]hy (?:is|does|has)|[Hh]ow (?:did|was)) {_TITLE}[A-Z][a-z]|"
+    rf"\b(?:[Ww]hy (?:is|does|has)|[Hh]ow (?:did|was)) {_TITLE}{_NAME}|"
     rf"\b[Hh]ow (?:do|does) (?:{_TITLE}{_NAME}(?: (?:and )?{_NAME})?|(?:my|our) \w+)(?: usually| normally| now)? "
     r"(?:get|go|come|travel|commute|like|drink|spell)\b"
 )
@@ -75,10 +75,10 @@ _WHETHER_OTHERS = linear(
 """Questions for a yes or no about the user's own matters by their form, and about those of others."""
 _NAMES = linear(
     rf"(?:\b([Tt]he )|(?<=[^\W.!?:] ))(?!(?i:{MONTHS}|{WEEKDAYS}|christmas|easter)\b)"
-    rf"{_TITLE}{_NAME}(?:['\u2019]s\b|\b((?: [A-Z]\w*(?:['\u2019]s)?)+))?"
+    rf"{_TITLE}{_NAME}(?:['\u2019]s\b|\b((?: {CAPITAL}\w*(?:['\u2019]s)?)+))?"
 )
 """A name, with the article before it and more words of it."""
-_LONG_NAME = linear(r"(?<=[^\W.!?:] )(?!(?:Mr|Mrs|Ms|Dr|Prof)\b)[A-Z]\w+ (?:of )?(?:the )?[A-Z]\w+")
+_LONG_NAME = linear(rf"(?<=[^\W.!?:] )(?!(?:Mr|Mrs|Ms|Dr|Prof)\b){CAPITAL}\w+ (?:of )?(?:the )?{CAPITAL}\w+")
 """A name of several words, such as "the Mona Lisa": users call people they know by one."""
 OWN = linear(r"\b(?:i|me|my|mine|we|us|our|ours)\b", IGNORECASE)
 _OWN_MATTERS = (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from mindful.conversation.asked import thing_named
-from mindful.core.pattern import Short, linear
+from mindful.core.pattern import CAPITAL, Short, linear
 
 _LONGEST = 300
 """Characters of a sentence, or of a question, that is read."""
 _TITLE = r"(?:Dr|Mr|Mrs|Ms|Prof|St)\.?|Frau|Herr|Professor|Doctor|Sister|Brother|Father|Signora|Signor|Do\u00f1a|Don"
-_CAPITAL = r"(?:[^\W\d_a-z][\w'\u2019-]*)"
+_CAPITAL = rf"(?:{CAPITAL}[\w'\u2019-]*)"
 _FULL = rf"(?:(?:{_TITLE}) )?{_CAPITAL}(?: (?:(?:van|von|de|der|den|di|da|del|la|el|bin) ){{0,2}}{_CAPITAL})*"
 _SEVERAL = rf"{_FULL}(?:(?:, (?:and )?| and | or ){_FULL})*"
 _NAMING = (
@@ -47,7 +47,7 @@ _SELF = Short(
     _LONGEST,
 )
 _TITLES = Short(rf"^(?:(?:{_TITLE})\s+)+", _LONGEST)
-_ANY_TITLE = Short(rf"\b(?:{_TITLE}) (?=[^\W\d_a-z])", _LONGEST)
+_ANY_TITLE = Short(rf"\b(?:{_TITLE}) (?={CAPITAL})", _LONGEST)
 _UNTITLED = Short(rf"\b{_CAPITAL}(?: {_CAPITAL})*", _LONGEST)
 _FIRST_NAME = linear(r"\b[Ff]irst names?\b")
 _LAST_NAME = linear(r"\b(?:[Ll]ast|[Ff]amily) names?\b|\b[Ss]urnames?\b")

@@ -6,7 +6,7 @@ They would rather miss a statement than take a request for one.
 from __future__ import annotations
 
 from mindful.conversation.expected import sentences
-from mindful.core.pattern import IGNORECASE, Short, linear
+from mindful.core.pattern import CAPITAL, IGNORECASE, Short, linear
 
 _LONGEST = 300
 """Characters of a message that is read."""
@@ -25,7 +25,7 @@ _VERB = (
     r"keeps?|kept|leaves?|left|says?|said|told|sells?|sold|buys?|bought|pays?|paid|owns?|uses?|drinks?|eats?|ate|speaks?|"
     r"stud(?:y|ies)|teach(?:es)?|taught|wrote|won|lost|meets?|met|\w{2,}ed)"
 )
-_NAMED = rf"(?:[A-Z][\w'-]+(?:,? (?:and )?)){{1,4}}{_VERB}\b"
+_NAMED = rf"(?:{CAPITAL}[\w'-]+(?:,? (?:and )?)){{1,4}}{_VERB}\b"
 _TELLS_OF = Short(
     r"^(?!(?:It|That|This|There|These|Those|He|She|They|We|I|My|Our|The|Everything|Nothing|Something|Everybody|Nobody|"
     rf"All|Some|Not|No|Great|Good|Nice|Bad|Fine|Hard)\b){_NAMED}",

@@ -11,6 +11,9 @@ IGNORECASE, MULTILINE, VERBOSE, DOTALL = re.IGNORECASE, re.MULTILINE, re.VERBOSE
 Found = re.Match[str]
 Linear = re.Pattern[str]
 
+CAPITAL = f"[{''.join(filter(str.isupper, map(chr, (*range(0x41, 0x530), *range(0x1E00, 0x1F00)))))}]"
+"""An upper-case letter of Latin, Greek or Cyrillic script. re has no class for them."""
+
 LINEAR: list[re.Pattern[str]] = []
 SHORT: list[Short] = []
 

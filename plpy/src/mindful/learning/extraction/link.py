@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mindful.core.pattern import linear
+from mindful.core.pattern import CAPITAL, linear
 from mindful.learning.extraction.resolution import Fact, words
 
-_NAME = linear(r"\b[A-Z][\w'-]+(?: [A-Z][\w'-]+)*")
+_NAME = linear(rf"\b{CAPITAL}[\w'-]+(?: {CAPITAL}[\w'-]+)*")
 _WEIGHTS = {"cooccurs": 0.5, "follows": 0.3, "causes": 0.9, "refines": 0.8, "contradicts": 0.9}
 
 

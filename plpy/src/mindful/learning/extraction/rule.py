@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
-from mindful.core.pattern import IGNORECASE, Found, Short, linear
+from mindful.core.pattern import CAPITAL, IGNORECASE, Found, Short, linear
 from mindful.learning.extraction import Statement
 from mindful.learning.extraction.date import dated
 from mindful.learning.extraction.sentence import clauses, plain, sentences
@@ -91,7 +91,7 @@ RULES = (
     Rule("prefers", rf"<prefer> {_O}", "{s} prefers {o}."),
     Rule("allergic_to", rf"<am> allergic to {_O}", "{s} is allergic to {o}.", 0.95),
     Rule("afraid_of", rf"<am> (?:afraid|scared|terrified) of {_O}", "{s} is afraid of {o}."),
-    Rule("speaks", r"<speak> (?P<o>[A-Z]\w+)", "{s} speaks {o}.", 0.9),
+    Rule("speaks", rf"<speak> (?P<o>{CAPITAL}\w+)", "{s} speaks {o}.", 0.9),
     Rule(
         "has",
         rf"(?:<have>(?: got)?|'ve got) (?P<o>(?:an?|{NUMBERS}) (?:[a-z]+ ){{0,2}}(?:{KIN}|{PETS}|{OWNED})(?: (?:named|called) {PLACE})?)$",
@@ -137,17 +137,17 @@ def _third(verb: str) -> str:
 _FIRST, _OTHER = ([_compiled(rule, person) for rule in RULES] for person in (0, 1))
 _TOGETHER = [(rule, pattern) for rule, pattern in _FIRST if rule.relation == "event"]
 _I = Short(
-    r"(?:(?:(?:Last|Next|This|This past) \w+|Yesterday|Tomorrow|Last night|Today|(?:A|A few|A couple of|[A-Z]\w+) "
-    r"(?:days?|weeks?|months?|years?) ago|(?:On|In) (?:[A-Z]\w+|\d[\w ]{0,15})),? )?(?P<we>I|We|we)(?=[ '])",
+    rf"(?:(?:(?:Last|Next|This|This past) \w+|Yesterday|Tomorrow|Last night|Today|(?:A|A few|A couple of|{CAPITAL}\w+) "
+    rf"(?:days?|weeks?|months?|years?) ago|(?:On|In) (?:{CAPITAL}\w+|\d[\w ]{{0,15}})),? )?(?P<we>I|We|we)(?=[ '])",
     _LONGEST,
 )
 _MINE = Short(
-    rf"(?:M|m)y (?P<k>(?:[a-z]+ )?(?:{KIN}|{PETS}))(?:,? (?P<n>[A-Z][a-z]+),?)?(?= |'s (?:a|an|called|named|from|\d))",
+    rf"(?:M|m)y (?P<k>(?:[a-z]+ )?(?:{KIN}|{PETS}))(?:,? (?P<n>{CAPITAL}[^\W\d_]+),?)?(?= |'s (?:a|an|called|named|from|\d))",
     _LONGEST,
 )
 _NAME = Short(rf"(?P<s>{PLACE})(?=[ ']|$)", _LONGEST)
 _NAMED = Short(
-    rf"(?:M|m)y (?P<k>(?:[a-z]+ )?(?:{KIN}|{PETS}))(?:'s name)? is (?:called |named )?(?P<o>[A-Z][a-z]+)$",
+    rf"(?:M|m)y (?P<k>(?:[a-z]+ )?(?:{KIN}|{PETS}))(?:'s name)? is (?:called |named )?(?P<o>{CAPITAL}[^\W\d_]+)$",
     _LONGEST,
 )
 _MY_NAME = Short(
@@ -158,7 +158,7 @@ _FAVORITE = Short(
     r"(?:M|m)y (?:all-time )?favou?rite (?P<k>(?!thing|part|one|memory|moment)[a-z]+(?: [a-z]+)?)(?: of all time)? (?:is|was|has to be|would be) (?P<o>.+)",
     _LONGEST,
 )
-_INNER = linear(r"(?<=[a-z,] )[A-Z][\w'&.-]{0,50}")
+_INNER = linear(rf"(?<=[a-z\u00df-\u024f,] ){CAPITAL}[\w'&.-]{{0,50}}")
 _WORD_END = linear(r"(?<=\w)(?!\w)|$")
 _STATIVE = (
     "name",
@@ -312,7 +312,7 @@ _PERSON = linear(rf"\b(?:{'|'.join(sorted(_PERSONS, key=len, reverse=True))})\b"
 _LONGEST_TAIL = 24
 """Characters at the end that are searched for a tail."""
 _GERUND = linear(r"\A\w+ing\b")
-_MEANINGFUL = linear(r"[A-Za-z]{2}|\d")
+_MEANINGFUL = linear(r"[^\W\d_]{2}|\d")
 _HALF = linear(r"\b(?:an?|the|my|our|some) [a-z-]+$")
 """An article and an adjective before a comma and another adjective."""
 _IDLE = linear(r"\w+$|(?:keep|make|help make|feel|use|put|positively|get|stay|help)\b", IGNORECASE)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mindful.core.pattern import IGNORECASE, linear
+from mindful.core.pattern import CAPITAL, IGNORECASE, linear
 
-PLACE = r"(?:the )?[A-Z][\w'&.-]*(?:(?: of| and| the| de|,)? [A-Z][\w'&.-]*){0,4}"
+PLACE = rf"(?:the )?{CAPITAL}[\w'&.-]*(?:(?: of| and| the| de|,)? {CAPITAL}[\w'&.-]*){{0,4}}"
 """A name of a place, a company or a person."""
 
 KIN = (
