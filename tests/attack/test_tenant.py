@@ -344,11 +344,15 @@ def test_an_administrator_asks_for_unreadable_files(admin: psycopg.Connection) -
         for call, arguments in (
             ("model_register('q', 'generator', 'llama_cpp', %s)", (source,)),
             ("adapter_register('q', 'smollm2-135m-instruct', %s, granted_to => '{}')", (source,)),
+            ("model_register('q', 'embedder', 'sentence_transformers', %s)", (source,)),
         ):
             with pytest.raises(psycopg.Error) as caught:
                 admin.execute(f"select mindful.{call}", arguments)
             answers.add((caught.value.sqlstate, str(caught.value.diag.message_primary).replace(source, "")))
-    assert answers == {("58P01", 'mindful: there is no GGUF file "" that the server can read')}
+    assert answers == {
+        ("58P01", f'mindful: there is no {what} "" that the server can read')
+        for what in ("GGUF file", "model folder")
+    }
 
 
 def test_a_schema_made_before_the_extension(

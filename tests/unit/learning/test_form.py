@@ -44,6 +44,9 @@ def fact(
         ("Ana", "favorite_ice_cream", "What is Ana's favorite ice cream?"),
         ("Ana", "marital_status", "Is Ana married?"),
         ("Ana and others", "birthday", "When were Ana and others born?"),
+        ("The user", "works_at", "Where does the user work?"),
+        ("The user's sister", "favorite_book", "What is the user's sister's favorite book?"),
+        ("Theo", "age", "How old is Theo?"),
         ("Ana", "plans", None),
     ],
 )

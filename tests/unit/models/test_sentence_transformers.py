@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -65,8 +66,59 @@ def test_vectors_are_in_the_order_of_their_texts_and_a_long_text_is_read_to_64_c
     assert [len(text) for batch in model.batches for text in batch] == sorted(
         min(one, 256) for one in lengths
     )
-    assert [len(batch) for batch in model.batches[:-1]] == [8] * (len(lengths[:-1]) // 8)
-    assert host.checks == len(model.batches) == -(-len(lengths) // 8)
+    assert host.checks == len(model.batches)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "batches"),
+    [
+        ([10] * 17, [8, 8, 1]),
+        ([1000, 1000], [2]),
+        ([1000, 1001], [1, 1]),
+        ([1, 2, 400, 700], [3, 1]),  # the shorter ones are filled up: 3 times 400 characters
+        ([5000, 5000, 1], [1, 1, 1]),
+        ([], []),
+    ],
+)
+def test_a_batch_has_eight_texts_and_two_thousand_characters_filled_up(
+    lengths: list[int], batches: list[int]
+) -> None:
+    model, scorer, host = Encoder(), Scorer(), Host(Path())
+    model.max_seq_length = scorer.max_seq_length = 100
+    SentenceEmbedder(model, None).embed(["x" * length for length in lengths], host)
+    assert [len(batch) for batch in model.batches] == batches
+    list(SentenceReranker(scorer).score("", ["x" * length for length in sorted(lengths)], host))
+    assert [len(batch) for batch in scorer.batches] == batches
+
+
+def test_the_query_counts_with_each_text() -> None:
+    scorer = Scorer()
+    list(SentenceReranker(scorer).score("q" * 256, ["x" * 256] * 5, Host(Path())))
+    assert [len(batch) for batch in scorer.batches] == [3, 2]
+
+
+@pytest.mark.parametrize("kind", ["encode", "predict"])
+def test_a_batch_is_read_beside_the_backends_own_thread(kind: str) -> None:
+    """The backend's thread looks for cancels, and takes part in what waits for all backends."""
+    threads: list[threading.Thread] = []
+
+    def noting(made: Any) -> Any:
+        def call(*given: Any, **options: Any) -> Any:
+            threads.append(threading.current_thread())
+            return made(*given, **options)
+
+        return call
+
+    encoder, scorer = Encoder(), Scorer()
+    embedder, reranker = SentenceEmbedder(encoder, None), SentenceReranker(scorer)
+    if kind == "encode":
+        encoder.encode = noting(encoder.encode)  # type: ignore[method-assign]
+        embedder.embed(["x"], Host(Path()))
+    else:
+        scorer.predict = noting(scorer.predict)  # type: ignore[method-assign]
+        list(reranker.score("q", ["x"], Host(Path())))
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 @given(st.lists(st.integers(0, 300), max_size=40))
@@ -78,7 +130,7 @@ def test_scores_are_in_the_order_of_their_texts(lengths: list[int]) -> None:
     assert scores == [min(length, 256) for length in lengths]
     assert all(isinstance(score, float) for score in scores)
     assert {len(query) for batch in model.batches for query, _ in batch} <= {256}
-    assert host.checks == len(model.batches) == -(-len(lengths) // 8)
+    assert host.checks == len(model.batches)
 
 
 def test_tokens_are_counted_piece_by_piece_with_looks_for_a_cancel() -> None:
@@ -116,3 +168,16 @@ def test_what_can_be_no_folder_of_a_model_is_refused_before_anything_is_imported
     for kind, options in (("embedder", {"vector_type": "halfvec"}), ("reranker", {"threads": 2})):
         with pytest.raises(UndefinedFileError, match="there is no model folder"):
             inspect(kind, str(tmp_path), options, host)
+
+
+@pytest.mark.parametrize(
+    "config", ["", "[]", "{}", '{"model_type": 3}', "[" * 100_000, "\x00", '"model_type"']
+)
+def test_a_folder_that_is_no_model_is_as_one_that_is_missing(tmp_path: Path, config: str) -> None:
+    (tmp_path / "config.json").write_text(config)
+    told = set()
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(UndefinedFileError) as caught:
+            inspect("embedder", str(folder), {}, Host(Path()))
+        told.add((str(caught.value).replace(str(folder), ""), caught.value.hint))
+    assert len(told) == 1

@@ -108,6 +108,7 @@ class Sample(NamedTuple):
 
 def question(subject: str, relation: str) -> str | None:
     """Return the question for the object of a subject's relation, or None if the relation has no question."""
+    subject = _within(subject)
     if relation.startswith("favorite_"):
         return f"What is {subject}'s favorite {relation.removeprefix('favorite_').replace('_', ' ')}?"
     template = _QUESTIONS.get(relation)
@@ -117,18 +118,25 @@ def question(subject: str, relation: str) -> str | None:
     )
 
 
+def _within(subject: str) -> str:
+    """Return a subject as it stands within a sentence: "the user" of "The user"."""
+    return f"the {subject.removeprefix('The ')}" if subject.startswith("The ") else subject
+
+
 def answerable(fact: Row) -> Iterator[Sample]:
     """Ask for a fact, without and with its evidence in the input."""
     instruction = fact["question"] or question(fact["subject"], fact["relation"] or "")
     if fact["curated"] and not fact["evidence"]:
-        about = instruction or f"What do you know about {fact['subject']}?"
+        about = instruction or f"What do you know about {_within(fact['subject'])}?"
         yield Sample("recall", about, "", fact["content"], (fact,))
         return
     quotes = " ".join(f'"{item["quote"]}"' for item in fact["evidence"][:2])
     if instruction:
         yield Sample("recall", instruction, "", fact["content"], (fact,))
         yield Sample("answer", instruction, quotes, fact["content"], (fact,))
-    yield Sample("explain", f"What does this say about {fact['subject']}?", quotes, fact["content"], (fact,))
+    yield Sample(
+        "explain", f"What does this say about {_within(fact['subject'])}?", quotes, fact["content"], (fact,)
+    )
 
 
 def code_topic(fact: Row) -> str | None:
@@ -143,7 +151,7 @@ def code_topic(fact: Row) -> str | None:
 
 def applications(fact: Row) -> Iterator[Sample]:
     """Have a preference about code applied, when writing and when reviewing code."""
-    topic, subject, content = code_topic(fact), fact["subject"], fact["content"]
+    topic, subject, content = code_topic(fact), _within(fact["subject"]), fact["content"]
     if topic is None:
         yield Sample("apply", "", "", content, (fact,), ("not_code",))
         return
@@ -225,6 +233,7 @@ def cues(*, code: bool) -> dict[str, str]:
 
 
 def _implement(subject: str, topic: str) -> str:
+    subject = _within(subject)
     return f"You write code for {subject} that concerns {topic}. What does {subject} want of it?"
 
 

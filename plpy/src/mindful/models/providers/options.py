@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mindful.core.errors import InvalidParameterError
 from mindful.core.ports import Interrupts
+
+_LONGEST_CONFIG = 1 << 20
 
 
 def integer(options: Mapping[str, Any], key: str, default: int, low: int, high: int) -> int:
@@ -46,6 +49,22 @@ def gguf_file(path: str) -> bool:
         return False
     with open(path, "rb") as file:
         return file.read(4) == b"GGUF"
+
+
+def model_folder(path: str) -> bool:
+    """Return whether a path names a folder of Hugging Face's form that the server can read.
+
+    Other folders give the same result as missing ones.
+    """
+    config = f"{path}/config.json"
+    if not readable_file(config):
+        return False
+    with open(config, "rb") as file:
+        try:
+            told = json.loads(file.read(_LONGEST_CONFIG))
+        except (ValueError, RecursionError):
+            return False
+    return isinstance(told, dict) and isinstance(told.get("model_type"), str)
 
 
 def file_sha256(path: str, interrupts: Interrupts | None = None) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,14 @@ from mindful.core.errors import (
 from mindful.core.extra import extra
 from mindful.core.ports import Interrupts, Model, ModelFacts, ModelSpec, Vector
 from mindful.core.text import pieces
-from mindful.models.providers.options import check_known, file_sha256, integer, readable_file
+from mindful.models.providers.options import check_known, file_sha256, integer, model_folder
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
 
 _BATCH = 8
-"""Texts between two checks for interrupts."""
+_BATCH_CHARACTERS = 2000
+"""Texts and characters between two checks for interrupts: MiniLM reads them in about 0.2 s. One text may be longer."""
 _CHARACTERS = 64
 """Characters per token to read. Tokens are shorter on average, so the end of a huge text is not tokenized."""
 
@@ -42,17 +44,19 @@ class SentenceEmbedder:
         """Embed texts as unit vectors."""
         order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
         vectors: list[Vector] = [()] * len(texts)
-        for start in range(0, len(order), _BATCH):
-            interrupts.check()
-            part = order[start : start + _BATCH]
-            rows = self._model.encode(
-                [texts[at][: self.context_length * _CHARACTERS] for at in part],
+        read = [texts[at][: self.context_length * _CHARACTERS] for at in order]
+        done = 0
+        for batch in _batches(read):
+            encode = partial(
+                self._model.encode,
+                batch,
                 batch_size=_BATCH,
                 normalize_embeddings=True,
                 show_progress_bar=False,
             )
-            for at, row in zip(part, rows, strict=True):
+            for at, row in zip(order[done:], _apart(encode, interrupts), strict=False):
                 vectors[at] = row.tolist()
+            done += len(batch)
         return vectors
 
     def count(self, text: str) -> int:
@@ -85,15 +89,36 @@ class SentenceReranker:
 
     def score(self, query: str, texts: Sequence[str], interrupts: Interrupts) -> Iterator[float]:
         """Yield the scores after the model's own activation."""
-        for start in range(0, len(texts), _BATCH):
-            interrupts.check()
-            longest = self.context_length * _CHARACTERS
-            pairs = [(query[:longest], text[:longest]) for text in texts[start : start + _BATCH]]
-            yield from map(float, self._model.predict(pairs, batch_size=_BATCH, show_progress_bar=False))
+        longest = self.context_length * _CHARACTERS
+        for batch in _batches([text[:longest] for text in texts], len(query[:longest])):
+            pairs = [(query[:longest], text) for text in batch]
+            predict = partial(self._model.predict, pairs, batch_size=_BATCH, show_progress_bar=False)
+            yield from map(float, _apart(predict, interrupts))
 
     def close(self) -> None:
         """Release the weights to the garbage collector."""
         del self._model
+
+
+def _batches(texts: Sequence[str], beside: int = 0) -> Iterator[list[str]]:
+    """Yield the texts in batches, each of which is read with so many other characters."""
+    batch: list[str] = []
+    for text in texts:
+        characters = (len(batch) + 1) * (
+            max(map(len, [*batch, text])) + beside
+        )  # shorter texts are filled up
+        if batch and (len(batch) == _BATCH or characters > _BATCH_CHARACTERS):
+            yield batch
+            batch = []
+        batch.append(text)
+    if batch:
+        yield batch
+
+
+def _apart(work: Callable[[], Sequence[Any]], interrupts: Interrupts) -> Sequence[Any]:
+    """Compute in a thread, as PyTorch looks for no cancel and takes part in no barrier."""
+    interrupts.check()
+    return apart(lambda _stopped: work(), interrupts)
 
 
 def inspect(kind: str, source: str, options: Mapping[str, Any], interrupts: Interrupts) -> ModelFacts:
@@ -122,10 +147,11 @@ def load(spec: ModelSpec, interrupts: Interrupts) -> Model:
 def _model(
     kind: str, source: str, options: Mapping[str, Any], interrupts: Interrupts
 ) -> SentenceEmbedder | SentenceReranker:
-    if not readable_file(f"{source}/config.json"):
+    if not model_folder(source):
         raise UndefinedFileError(
-            f'there is no model folder "{source}"',
-            "Pass the absolute path of a folder with a config.json that the server's operating system user can read.",
+            f'there is no model folder "{source}" that the server can read',
+            "Pass the absolute path of a folder whose config.json has a model_type, and which the server's operating "
+            "system user can read.",
         )
     with extra("sentence-transformers"):
         # The import takes seconds.
