@@ -57,7 +57,9 @@ def _row(path: str, moments: Sequence[float], heard: Sequence[tuple[float, bool]
         if cancelled
     ]
     figures = statistics.median(late), sorted(late)[int(0.9 * len(late))], max(late)
-    return f"| {path} | {len(late)} | " + " | ".join(f"{figure:.0f} ms" for figure in figures) + f" | {goal} |"
+    return (
+        f"| {path} | {len(late)} | " + " | ".join(f"{figure:.0f} ms" for figure in figures) + f" | {goal} |"
+    )
 
 
 def _timed(busy: psycopg.Connection, sql: str, seconds: float) -> tuple[float, bool]:
