@@ -136,6 +136,9 @@ bench-labels: dev #: measure how many labels a certificate needs (ANSWERS=file o
 	@[ -n "$(ANSWERS)" ] || { echo "ANSWERS=file is needed: see tests/bench/labels.py" >&2; exit 2; }
 	@PYTHONPATH=plpy/src:tests:tests/bench $(dev)python tests/bench/labels.py "$(ANSWERS)" $(BENCH_ARGS)
 
+bench-alarm: dev #: simulate when the alarm about a broken budget comes, by the share of errors that are labeled
+	@PYTHONPATH=plpy/src $(dev)python tests/bench/budget.py
+
 bench-shown: up scripted dev #: measure whether chats answer rightly from what they are shown, 5 minutes (BENCH_ARGS="--half held --worlds 2")
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" $(dev)python tests/bench/shown.py $(BENCH_ARGS)
 

@@ -13,6 +13,8 @@ _DELTA = 0.1
 _SPLITS = 200
 _DRAWS = 50
 _LABELS = (50, 100, 200, 300)
+_LABELED = (1, 0.75, 0.5, 0.25, 0.1)
+"""Shares of the errors that are labeled."""
 
 
 def rows(pools: Mapping[str, tuple[Labeled, Sequence[str]]], simulated: bool = True) -> list[str]:
@@ -135,18 +137,42 @@ def _coverage(said: Any, value: float | None) -> float:
     return 0.0 if value is None else float((said >= value).mean())
 
 
+def _alarms(errors: Any, budget: float, delta: float) -> tuple[Any, Any]:
+    """Return which streams the evidence of _threshold_evidence alarms, and after how many answers."""
+    evidence = np.cumsum(np.log1p(0.15 * (errors - budget) / budget), axis=1)
+    alarmed = evidence >= -np.log(delta)
+    return alarmed.any(axis=1), np.where(alarmed.any(axis=1), alarmed.argmax(axis=1) + 1, np.inf)
+
+
 def alarm_rows(budget: float = 0.1, delta: float = 0.05) -> list[str]:
-    """Watch 2,000 streams of 2,000 labeled answers, with the evidence of _threshold_evidence."""
+    """Watch 2,000 streams of 2,000 labeled answers."""
     lines = [
         "| share of errors, budget 10%, delta 5% | alarms | median labels to the alarm | goal |",
         "|---|---|---|---|",
     ]
     for share, goal in ((budget, "alarms <= 5%"), (2 * budget, "median <= 60"), (3 * budget, "")):
-        errors = np.random.default_rng(0).random((2000, 2000)) < share
-        evidence = np.cumsum(np.log1p(0.15 * (errors - budget) / budget), axis=1)
-        alarmed = evidence >= -np.log(delta)
-        first = np.where(alarmed.any(axis=1), alarmed.argmax(axis=1) + 1, np.inf)
+        alarmed, first = _alarms(np.random.default_rng(0).random((2000, 2000)) < share, budget, delta)
         median = float(np.median(first))
         shown = f"{median:.0f}" if np.isfinite(median) else "none"
-        lines.append(f"| {share:.0%} | **{alarmed.any(axis=1).mean():.1%}** | {shown} | {goal} |")
+        lines.append(f"| {share:.0%} | **{alarmed.mean():.1%}** | {shown} | {goal} |")
     return lines
+
+
+def unlabeled_rows(budget: float = 0.1, delta: float = 0.05) -> list[str]:
+    """Watch the same streams with a share of the errors labeled. An answer without a label counts as right."""
+    lines = [
+        "| share of errors, budget 10%, delta 5% | "
+        + " | ".join(f"{labeled:.0%} labeled" for labeled in _LABELED)
+        + " |",
+        "|---|" + "---|" * len(_LABELED),
+    ]
+    for share in (budget, 2 * budget, 3 * budget, 5 * budget):
+        random = np.random.default_rng(0)
+        errors, drawn = random.random((2000, 2000)) < share, random.random((2000, 2000))
+        found = [_alarms(errors & (drawn < labeled), budget, delta)[0].mean() for labeled in _LABELED]
+        lines.append(f"| {share:.0%} | " + " | ".join(f"{alarms:.1%}" for alarms in found) + " |")
+    return lines
+
+
+if __name__ == "__main__":
+    print("\n".join([*alarm_rows(), "", *unlabeled_rows()]))

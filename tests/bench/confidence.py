@@ -220,8 +220,6 @@ def report(kept: Kept, tier: int, last: bool, form: str) -> str:
         pools["three of four told, second model"] = second, signal.features(0, True, chained=True)
     pools = {name: pool for name, pool in pools.items() if pool[0].rare >= _FEWEST_RARE}
     lines += ["", *budget.rows(pools, simulated=form == "template"), "", *budget.label_rows(pools)]
-    if form == "template":
-        lines += ["", *budget.alarm_rows()]
     return "\n".join(lines) + "\n"
 
 

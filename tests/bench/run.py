@@ -282,6 +282,7 @@ SECTIONS: dict[str, Callable[[Setting], list[str]]] = {
     "log": _table(_of(log.cost)),
     "memory": _memory,
     "cancel": lambda setting: cancel.report(setting.connect, setting.repeats),
+    "first-call": lambda setting: cancel.first_calls(setting.connect, setting.repeats),
     "concurrency": lambda setting: concurrency.report(setting.connect),
 }
 

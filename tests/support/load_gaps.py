@@ -1,11 +1,14 @@
-"""Run by the server's Python: load a model, and print the longest time without a look for a cancel, and how a cancel
-ends the load. Usage: load_gaps.py GGUF."""
+"""Run by the server's Python: load a model, and print the longest time without a look for a cancel, how a cancel ends
+the load, and how one ends the imports after it. Usage: load_gaps.py GGUF."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 
+from mindful.core.ports import ModelSpec
+from mindful.models.providers.llama import load
 from mindful.models.providers.llama.weights import Weights
 
 
@@ -33,19 +36,38 @@ class Watch:
             raise Cancelled
 
 
+class Imported(Watch):
+    """A cancel that is pending once the generator's module is imported."""
+
+    def __init__(self) -> None:
+        super().__init__(float("inf"))
+
+    def pending(self) -> bool:
+        """Tell whether it is."""
+        return "mindful.models.providers.llama.generator" in sys.modules
+
+
+def end(work: Callable[[], object]) -> str:
+    """Say how work ends."""
+    try:
+        work()
+    except Cancelled:
+        return "cancelled"
+    return "done"
+
+
 def main() -> None:
     """Measure three times, as the machine is shared."""
     gaps = []
+    spec = ModelSpec("", "generator", "llama_cpp", sys.argv[1], "", {})
     for _ in range(3):
         watch = Watch(float("inf"))
         weights = Weights(sys.argv[1], interrupts=watch)
         watch.pending()
         weights.close()
         gaps.append(max(b - a for a, b in zip(watch.looks, watch.looks[1:], strict=False)))
-    try:
-        Weights(sys.argv[1], interrupts=Watch(1))
-    except Cancelled:
-        print(min(gaps), "cancelled")
+    ends = [end(lambda: Weights(sys.argv[1], interrupts=Watch(2))), end(lambda: load(spec, Imported()))]
+    print(min(gaps), *ends)
 
 
 main()

@@ -18,6 +18,7 @@ _KNOWN = """
     union select '_mindful.' || proname from pg_proc where pronamespace = '_mindful'::regnamespace
     union select relname::text from pg_class
     union select attname::text from pg_attribute
+    union select tgname::text from pg_trigger
     union select typname::text from pg_type
     union select name from pg_settings
     union select rolname::text from pg_roles
@@ -44,7 +45,7 @@ _OTHERS = {
     "auto_explain", "pg_stat_statements", "pg_upgrade", "ef_construction", "security_invoker", "load_dataset",
     "bearer_token_env_var", "pg_basebackup", "writing_function", "sql_function", "assemble", "_mindful.name", "im_end",
     "ef_search", "pg_ctlcluster", "pg_dumpall", "remote_apply", "remote_write", "server_lifetime",
-    "use_mmap", "mindful_3",
+    "use_mmap", "mindful_3", "vocab_only",
 }  # fmt: skip
 """Names of PostgreSQL's tools, of other projects, and of databases in examples."""
 

@@ -1,7 +1,8 @@
 """Which questions are asked back, how, and what replies settle."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -14,9 +15,11 @@ from mindful.conversation.clarification import (
     named,
     of_answers,
     of_names,
+    of_reference,
     referring,
     resolve,
 )
+from support.sources import ROOT
 from unit.fakes import FakeDatabase
 
 
@@ -134,6 +137,29 @@ def test_a_pronoun_is_replaced_by_what_the_user_says(
     question: str, pronoun: str, reply: str, expected: str | None
 ) -> None:
     assert referring(question, pronoun, reply) == expected
+
+
+def standing_alone() -> Iterator[str]:
+    """Questions of the package and the benchmarks that need nothing said before."""
+    files = [ROOT / "plpy/src/mindful/confidence/facts.json", *(ROOT / "tests/bench").glob("*.json")]
+    for file in files:
+        yield from re.findall(r'"([^"]{1,300}\?)"', file.read_text())
+
+
+def test_questions_that_stand_alone_are_not_asked_back() -> None:
+    questions = set(standing_alone())
+    assert len(questions) > 1000
+    assert [question for question in questions if of_reference(question)] == []
+
+
+@pytest.mark.parametrize(
+    ("question", "pronoun"),
+    [("How do I fix it?", "it"), ("Where does she live?", "she"), ("What happened to her?", "her")],
+)
+def test_a_question_that_points_at_nothing_is_asked_back(question: str, pronoun: str) -> None:
+    found = of_reference(question)
+    assert found is not None
+    assert str(found) == f'What do you mean by "{pronoun}"?'
 
 
 def resolved(of: str, choices: list[str], reply: str, question: str, answer: str = "") -> Clarified | None:

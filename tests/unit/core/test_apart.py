@@ -11,7 +11,7 @@ from unit.fakes import FakeDatabase
 
 
 class Cancelled(FakeDatabase):
-    """A cancel is pending from some look on."""
+    """A cancel is pending from some look on. No check raises."""
 
     def __init__(self, after: int) -> None:
         super().__init__({})
@@ -40,3 +40,14 @@ def test_a_cancel_is_told_and_the_work_waited_for() -> None:
     for _ in within(10):
         assert apart(lambda stopped: stopped.wait(30), Cancelled(3))
     assert not apart(lambda stopped: stopped.wait(0.1), FakeDatabase({}))
+
+
+def test_work_does_not_start_if_a_cancel_is_already_pending() -> None:
+    class Stopped(FakeDatabase):
+        def check(self) -> None:
+            raise KeyboardInterrupt
+
+    started: list[threading.Event] = []
+    with pytest.raises(KeyboardInterrupt):
+        apart(started.append, Stopped({}))
+    assert not started

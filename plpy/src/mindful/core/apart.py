@@ -42,10 +42,11 @@ class Worker(threading.Thread, Generic[T]):
 def apart(work: Callable[[threading.Event], T], interrupts: Interrupts) -> T:
     """Run work in a thread, take part in barriers meanwhile, and return the work's result.
 
-    The work gets an event that is set when a cancel is pending. The work should then end, and the caller should check
-    for interrupts. This function always waits for the thread: a process that exits while another thread runs C code
-    can crash, and a crash restarts the server.
+    Work that a cancel precedes does not start. The work gets an event that is set when a cancel is pending. The work
+    should then end, and the caller should check for interrupts. This function always waits for the thread: a process
+    that exits while another thread runs C code can crash, and a crash restarts the server.
     """
+    interrupts.check()
     stopped = threading.Event()
     thread = Worker(partial(work, stopped))
     thread.start()

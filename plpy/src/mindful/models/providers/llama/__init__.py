@@ -132,13 +132,13 @@ def load(spec: ModelSpec, interrupts: Interrupts) -> Model:
     adapter = spec.adapter and Adapter(spec.adapter, spec.sha256, float(spec.options["scale"]))
     weights = Weights(spec.source, adapter or None, interrupts, flag(spec.options, "repack"))
     try:
-        return _open(spec, weights)
+        return _open(spec, weights, interrupts)
     except BaseException:
         weights.close()
         raise
 
 
-def _open(spec: ModelSpec, weights: Weights) -> Model:
+def _open(spec: ModelSpec, weights: Weights, interrupts: Interrupts) -> Model:
     context_length, threads = _settings(weights, spec.options)
     # Imported here, so that embedders load without Jinja.
     if spec.kind == "embedder":
@@ -147,6 +147,7 @@ def _open(spec: ModelSpec, weights: Weights) -> Model:
         return LlamaEmbedder(weights, context_length, threads)
     from mindful.models.providers.llama.generator import LlamaGenerator
 
+    interrupts.check()  # the import takes 0.1 s, and so does the context
     lookup = _lookup(spec.options)
     return LlamaGenerator(
         weights,

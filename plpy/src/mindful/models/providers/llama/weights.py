@@ -174,7 +174,7 @@ class Weights:
 
 
 def _load(source: str, repack: bool, interrupts: Interrupts | None) -> Any:
-    """Load a file. A cancel takes 0.1 to 0.3 s, because llama.cpp reports no progress while it reads the vocabulary."""
+    """Load a file. A cancel waits until llama.cpp has read the vocabulary, which reports no progress: 0.1 to 1.4 s."""
     params = llama.llama_model_default_params()
     params.use_extra_bufts = repack
     params.load_mode, params.n_gpu_layers = llama.LLAMA_LOAD_MODE_MMAP, 0
