@@ -41,6 +41,9 @@ select pg_catalog.pg_extension_config_dump('mindful.setting_definition', 'where 
 -- include sql/core/setting.sql setting_get
 -- include sql/core/setting.sql _mindful.settings
 -- include sql/core/setting.sql _mindful.setting_check
+drop function setting_set(text, jsonb, text, uuid, text, bigint);
+-- include sql/core/setting.sql _mindful.setting_value
+-- include sql/core/setting.sql setting_set
 -- include sql/core/setting.sql setting_reset
 -- include sql/core/setting.sql _mindful.setting_undefined
 create trigger undefined after delete on setting_definition for each row execute function _mindful.setting_undefined();

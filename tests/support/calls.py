@@ -243,6 +243,8 @@ class Function:
     def _passed(self, name: str, value: Any) -> tuple[sql.Composed, Any]:
         kind = self.arguments[name]
         place = "%s"
+        if kind == "anycompatible":
+            kind = "jsonb"
         if kind == "jsonb" and value is not None and not isinstance(value, Raw):
             value = json.dumps(value)
         if isinstance(value, list) and len(value) == 1:  # a client takes long to write an array of quotes
