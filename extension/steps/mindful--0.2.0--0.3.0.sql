@@ -211,7 +211,7 @@ drop function _mindful.replay_hash(bigint);
 drop function replay_export(bigint, text, text);
 -- include sql/learning/export.sql replay_export
 -- include sql/learning/training.sql _mindful.replay_hash
--- include sql/learning/export.sql replay_export_record
+-- include sql/learning/export.sql _mindful.replay_export_record
 insert into setting_definition (key, type, scopes, initial, description) values
     ('replay_nightly', 'boolean', '{user}', 'false',
         'Whether the nightly run makes training samples from new facts, for each model with a prompt format.');

@@ -107,7 +107,7 @@ ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     "_mindful.training_model": {"run": 1},
     "model_unload": {},
     "replay_export": {"run": 1},
-    "replay_export_record": {"run": 1, "files": []},
+    "_mindful.replay_export_record": {"run": 1, "files": []},
     "replay_night": {},
     "_mindful.replay_hash": {"run": 1},
     "replay_run": {"model": "default"},
@@ -205,6 +205,7 @@ FUNCTIONS = """
         and has_function_privilege('mindful_user', p.oid, 'execute')
 """
 COMMAND_LINE = [
+    "replay_export_record",
     "replay_hash",
     "training_model",
     "training_start",
