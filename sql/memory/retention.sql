@@ -3,21 +3,21 @@
 
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('retention_message_days', 'integer', 0, 36500, '{global,user}', '0',
-        'After how many days retention_run forgets messages, and sessions without any; 0 is never.'),
+        'Age in days from which retention_run forgets messages, and sessions without messages. 0: never.'),
     ('retention_fact_days', 'integer', 0, 36500, '{global,user}', '0',
-        'After how many days retention_run forgets facts; 0 is never.'),
+        'Age in days from which retention_run forgets facts. 0: never.'),
     ('retention_summary_days', 'integer', 0, 36500, '{global,user}', '0',
-        'After how many days retention_run forgets summaries; 0 is never.'),
+        'Age in days from which retention_run forgets summaries. 0: never.'),
     ('retention_document_days', 'integer', 0, 36500, '{global,user}', '0',
-        'After how many days retention_run forgets documents; 0 is never.'),
+        'Age in days from which retention_run forgets documents. 0: never.'),
     ('retention_reflection_days', 'integer', 0, 36500, '{global,user}', '0',
-        'After how many days retention_run forgets reflections; 0 is never.'),
+        'Age in days from which retention_run forgets reflections. 0: never.'),
     ('retention_memories', 'integer', 0, 1000000000, '{global,user}', '0',
-        'How many memories, messages not counted, retention_run keeps of a tenant, the most valuable; 0 is all.'),
+        'Number of memories, without messages, that retention_run keeps of a tenant. Those of the highest value stay. 0: all.'),
     ('retention_audit_days', 'integer', 0, 36500, '{global}', '0',
-        'After how many days an administrator''s retention_run deletes generations, reviews, receipts and replaced settings; 0 is never.'),
+        'Age in days from which an administrator''s retention_run deletes generations, reviews, receipts and replaced settings. 0: never.'),
     ('retention_half_life_days', 'number', 0.01, 36500, '{global,user}', '30',
-        'After how many idle days a memory of level data is worth half; 4 times as many for information, 16 for knowledge, 64 for wisdom.');
+        'Idle time in days that halves the value of a memory of level data. It is 4 times as long for information, 16 times for knowledge, 64 times for wisdom.');
 
 create function _mindful.memory_value(
     importance real, level text, created_at timestamptz, last_accessed_at timestamptz, half_life_days double precision

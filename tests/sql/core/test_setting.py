@@ -292,3 +292,12 @@ def test_a_tenant_has_at_most_100_settings_of_its_own(ana: psycopg.Connection) -
     ana.execute("select setting_define('app.s7', 'text', 'The same again.')")
     with fails("54000"):
         ana.execute("select setting_define('app.more', 'text', 'One too many.')")
+
+
+@pytest.mark.shares
+def test_a_description_is_a_noun_phrase_that_ends_with_a_full_stop(ana: psycopg.Connection) -> None:
+    wrong = ana.execute(
+        """select key, description from setting_definition
+           where description !~ '^[A-Z].*\\.$' or description ~ '^(?:A|The|How|What|When|Where|Which|After|By|From|Towards) '"""
+    ).fetchall()
+    assert wrong == []
