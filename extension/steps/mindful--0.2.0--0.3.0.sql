@@ -248,6 +248,7 @@ comment on column decision.probability is
 -- include sql/memory/queue.sql _mindful.job_store
 -- include sql/conversation/state.sql _mindful.kv_state_thread
 -- include sql/memory/retention.sql _mindful.records_expire
+-- include sql/memory/retention.sql _mindful.retention_run_own
 -- include sql/memory/retention.sql _mindful.retention_run_all
 -- include sql/learning/schedule.sql _mindful.consolidation_work
 -- include sql/learning/schedule.sql _mindful.tuning_work

@@ -3,7 +3,7 @@
 
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('retention_message_days', 'integer', 0, 36500, '{global,user}', '0',
-        'Age in days from which retention_run forgets messages, and sessions without messages. 0: never.'),
+        'Age in days from which retention_run forgets messages, sessions without messages, and kept states that no call has continued. 0: never.'),
     ('retention_fact_days', 'integer', 0, 36500, '{global,user}', '0',
         'Age in days from which retention_run forgets facts. 0: never.'),
     ('retention_summary_days', 'integer', 0, 36500, '{global,user}', '0',
@@ -230,6 +230,16 @@ begin
         old_ids := array(select unnest(old_ids) union select p.id from mindful.memory_prune(max_count => most, dry_run => true) p);
     end if;
     if message_days > 0 then
+        return query
+        select null::bigint, 'kv_state', 'deleted', _mindful.delete('kv_state', jsonb_agg(to_jsonb(k)))
+        from (
+            select k.thread_id, k.model, k.first,
+                max(k.used_at) over (partition by k.thread_id, k.model) < now() - make_interval(days => message_days) as is_old
+            from mindful.kv_state k
+            where k.tenant = (select _mindful.tenant())
+        ) k
+        where k.is_old
+        having count(*) > 0;
         empty_sessions := array(
             select s.session_id from mindful.session s
             where s.tenant = (select _mindful.tenant()) and s.created_at < now() - make_interval(days => message_days)
@@ -298,7 +308,7 @@ declare
 begin
     forgotten := array(
         select f
-        from _mindful.tenants_run(array(select _mindful.memory_tenants()), 'retention',
+        from _mindful.tenants_run(array(select _mindful.memory_tenants() union select k.tenant from mindful.kv_state k), 'retention',
             'select jsonb_agg(r) from _mindful.retention_run_own() r') t,
             jsonb_populate_recordset(null::mindful.forget_count, t) f
     );
