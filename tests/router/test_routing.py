@@ -151,7 +151,6 @@ def test_a_pinned_tenant_is_on_the_chosen_partition(routed: Routed) -> None:
         change.pin(routed.servers, pinned, usual)
 
 
-
 def test_a_role_reads_the_pin_of_its_own_tenant_only(routed: Routed) -> None:
     pinned = ("pinned-1", "pinned-2", routed.roles["bob"])
     for tenant in pinned:
@@ -182,12 +181,16 @@ def test_a_role_reads_the_pin_of_its_own_tenant_only(routed: Routed) -> None:
 
 
 def test_every_table_of_the_router_with_tenants_has_row_level_security(routed: Routed) -> None:
-    read = routed.connect().execute(
-        """select c.relname, c.relrowsecurity and c.relforcerowsecurity
+    read = (
+        routed.connect()
+        .execute(
+            """select c.relname, c.relrowsecurity and c.relforcerowsecurity
            from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant'
            where c.relnamespace in ('mindful'::regnamespace, '_mindful'::regnamespace) and c.relkind = 'r'
                and has_any_column_privilege('mindful_user', c.oid, 'select')"""
-    ).fetchall()
+        )
+        .fetchall()
+    )
     assert read == [("partition_pin", True)]
 
 

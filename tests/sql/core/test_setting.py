@@ -128,8 +128,16 @@ def test_a_driver_passes_values_as_parameters(
 
 @pytest.mark.parametrize(
     "given",
-    ["'chat_memories', 'many'", "'chat_memories', 2.5", "'chat_memories', '1e999999'", "'chat_memories', array[5]",
-     "'chat_temperature', 'NaN'::real", "'chat_clarify', 1", "'answer_length', 'tiny'", "'answer_length', 5"],
+    [
+        "'chat_memories', 'many'",
+        "'chat_memories', 2.5",
+        "'chat_memories', '1e999999'",
+        "'chat_memories', array[5]",
+        "'chat_temperature', 'NaN'::real",
+        "'chat_clarify', 1",
+        "'answer_length', 'tiny'",
+        "'answer_length', 5",
+    ],
 )
 @pytest.mark.shares
 def test_a_value_of_another_type_is_refused(ana: psycopg.Connection, given: LiteralString) -> None:
@@ -298,6 +306,7 @@ def test_a_tenant_has_at_most_100_settings_of_its_own(ana: psycopg.Connection) -
 def test_a_description_is_a_noun_phrase_that_ends_with_a_full_stop(ana: psycopg.Connection) -> None:
     wrong = ana.execute(
         """select key, description from setting_definition
-           where description !~ '^[A-Z].*\\.$' or description ~ '^(?:A|The|How|What|When|Where|Which|After|By|From|Towards) '"""
+           where description !~ '^[A-Z].*\\.$'
+               or description ~ '^(?:A|The|How|What|When|Where|Which|After|By|From|Towards) '"""
     ).fetchall()
     assert wrong == []

@@ -210,7 +210,8 @@ def test_states_that_no_call_has_continued_go_with_messages_of_their_age(
     for first, days, thread in ((0, 40, 1), (1, 39, 1), (0, 40, 2), (1, 1, 2)):
         db.execute(
             """insert into mindful.kv_state (tenant, list_id, model, first, fingerprint, tokens, state, mac, used_at)
-               values (%s, lpad(%s::text, 32, '0')::uuid, 'm', %s, '', '{1}', '', '', now() - make_interval(days => %s))""",
+               values (%s, lpad(%s::text, 32, '0')::uuid, 'm', %s, '', '{1}', '', '',
+                   now() - make_interval(days => %s))""",
             (ana.info.user, thread, first, days),
         )
     assert retained(admin) == {}
