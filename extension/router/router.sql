@@ -44,7 +44,9 @@ create table partition_pin (
     tenant text primary key,
     number integer not null references partition
 );
-comment on table partition_pin is 'Tenants that are on a chosen partition. The hash of their names decides for all others.';
+comment on table partition_pin is
+'Tenants that are on a chosen partition. The hash of their names decides for all others. A role reads the row of its own tenant.';
+alter table partition_pin enable row level security, force row level security;
 
 create table _mindful.key_place (
     hash bytea primary key,
@@ -92,22 +94,41 @@ $$;
 comment on function _mindful.tenant() is
 'Returns the tenant of the current role as a partition does. The partition checks it again.';
 
+create policy own on partition_pin for select using (tenant = (select _mindful.tenant()));
+
+create function _mindful.pin_find(tenant text) returns integer
+language sql stable parallel safe security definer
+begin atomic
+    select p.number from mindful.partition_pin p where p.tenant = pin_find.tenant;
+end;
+comment on function _mindful.pin_find(text) is
+'Returns the partition that any tenant is pinned to, NULL if it is not pinned. For administrators and applications.';
+
 -- PL/pgSQL keeps the plans of these two. SQL functions, planned anew, took most of a call's time on the router.
 create function _mindful.partition_of(tenant text) returns integer
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 as $$
+declare
+    pinned integer;
 begin
+    if tenant is not distinct from _mindful.tenant() then
+        pinned := (select p.number from mindful.partition_pin p where p.tenant = partition_of.tenant);
+    elsif has_function_privilege('_mindful.pin_find(text)', 'execute') then
+        pinned := _mindful.pin_find(tenant);
+    else
+        perform _mindful.raise('42501', format('role %s cannot find the partition of the tenant %L', current_user, tenant),
+            'Members of mindful_admin and mindful_application find the partitions of other tenants.');
+    end if;
     return (
-        select coalesce(
-            (select p.number from mindful.partition_pin p where p.tenant = partition_of.tenant),
-            (hashtextextended(partition_of.tenant collate "C", 0) & (m.partitions - 1))::integer)
+        select coalesce(pinned, (hashtextextended(partition_of.tenant collate "C", 0) & (m.partitions - 1))::integer)
         from mindful.partition_map m
     );
 end
 $$;
-comment on function _mindful.partition_of(text) is 'Returns the number of a tenant''s partition: the pinned one, else the low bits of the hash of its name.';
+comment on function _mindful.partition_of(text) is
+'Returns the number of a tenant''s partition: the pinned one, else the low bits of the hash of its name. Error 42501: another tenant than the role''s own, for roles other than administrators and applications.';
 
 create function _mindful.route_to(number integer, tenant text default _mindful.tenant()) returns _mindful.route
 language plpgsql stable parallel safe security invoker

@@ -11,7 +11,8 @@ script=mindful--$version.sql
 
 # A script as the server reads it: "-- include PATH" stands for that file, "-- include PATH NAME" for what makes and
 # describes the functions or views of that name there, in place of older ones. Lines within a function are indented.
-# "-- comments" stands for every COMMENT in sql/, so a step needs no line for a COMMENT that changed.
+# "-- comments" stands for every COMMENT in sql/, so a step needs no line for a COMMENT that changed. "-- settings" stands for
+# every insert into setting_definition, which a step repeats over the rows that are there.
 expand() {
     awk -v version="$version" '
         function show(line) { gsub(/@VERSION@/, version, line); print line }
@@ -38,9 +39,26 @@ expand() {
             }
             close(path)
         }
+        function settings(path,    line, inside) {
+            while ((getline line <path) > 0) {
+                if (line ~ /^insert into setting_definition /) inside = 1
+                if (!inside) continue
+                if (sub(/;$/, "", line)) {
+                    inside = 0
+                    line = line "\non conflict (tenant, key) do update set type = excluded.type, low = excluded.low, high = excluded.high," \
+                        "\n    scopes = excluded.scopes, initial = excluded.initial, description = excluded.description," \
+                        "\n    choices = excluded.choices, prompt = excluded.prompt;"
+                }
+                show(line)
+            }
+            close(path)
+        }
         /^-- include / { include($3, $4); next }
-        /^-- comments$/ {
-            while ((getline slice <"sql/order.txt") > 0) comments("sql/" slice)
+        /^-- (comments|settings)$/ {
+            while ((getline slice <"sql/order.txt") > 0) {
+                if ($2 == "comments") comments("sql/" slice)
+                else settings("sql/" slice)
+            }
             close("sql/order.txt")
             next
         }

@@ -21,6 +21,8 @@ WRITTEN = {"tenant_set", "key_use"}
 """Functions that the router has of its own."""
 ROUTED = {"key_use"}
 """Those of them that call partitions."""
+POLYMORPHIC = {"anycompatible"}
+"""Types of arguments that take a value of any type, which the partition reads from its text form."""
 KEYED = {"key_create"}
 """Functions that return a key, whose place the router keeps."""
 
@@ -104,6 +106,19 @@ def places(one: Function, first: int = 1) -> list[str]:
     return [f"${number}" for number in range(first, first + len(one.names))]
 
 
+def sent(one: Function) -> list[str]:
+    """Return the arguments as the router sends them: PL/Proxy refuses polymorphic types."""
+    return [
+        f"{place}::text" if kind in POLYMORPHIC else place
+        for place, kind in zip(places(one), one.types, strict=True)
+    ]
+
+
+def sent_types(one: Function) -> list[str]:
+    """Return the types of the arguments as the router sends them."""
+    return ["text" if kind in POLYMORPHIC else kind for kind in one.types]
+
+
 def router_function(one: Function) -> str:
     """Return the statements that create a function of the router."""
     kind = {"a": "aggregate", "p": "procedure"}.get(one.kind, "function")
@@ -165,7 +180,7 @@ create aggregate mindful.{one.name}({one.arguments}) (
 
 def proxy(one: Function, name: str) -> str:
     """Return the function that PL/Proxy runs on a partition."""
-    arguments = ", ".join([f"{ROUTE[0]} integer, {ROUTE[1]} text, {ROUTE[2]} text", *one.types])
+    arguments = ", ".join([f"{ROUTE[0]} integer, {ROUTE[1]} text, {ROUTE[2]} text", *sent_types(one)])
     result = "text" if one.is_void else result_of(one)
     return f"""create function _mindful.{name}({arguments}) returns {result}
 language plproxy volatile parallel unsafe security invoker
@@ -175,7 +190,7 @@ as $$ cluster 'mindful'; run on {ROUTE[0]}; target mindful_route.{name}; $$;
 
 def caller(one: Function, name: str = "") -> str:
     """Return the function that users call."""
-    call = f"_mindful.{one.name}({', '.join(['route.number', 'route.map', 'route.tenant', *places(one)])})"
+    call = f"_mindful.{one.name}({', '.join(['route.number', 'route.map', 'route.tenant', *sent(one)])})"
     if one.is_void:
         body = f"perform {call};\n            return;"
     elif one.is_set:
@@ -231,7 +246,7 @@ def partition_function(one: Function) -> str:
     """Return the function of a partition that the router calls."""
     if one.kind == "p" or one.name in DIRECT | {"tenant_set"}:
         return ""
-    types = ["text[]"] if one.kind == "a" else one.types
+    types = ["text[]"] if one.kind == "a" else sent_types(one)
     given = places(one, 4)
     if one.kind == "a":
         texts = ", ".join(f"$4[s.row * {len(one.types)} + {n}]" for n in range(1, 1 + len(one.types)))

@@ -41,6 +41,9 @@ select pg_catalog.pg_extension_config_dump('mindful.setting_definition', 'where 
 -- include sql/core/setting.sql setting_get
 -- include sql/core/setting.sql _mindful.settings
 -- include sql/core/setting.sql _mindful.setting_check
+drop function setting_set(text, jsonb, text, uuid, text, bigint);
+-- include sql/core/setting.sql _mindful.setting_value
+-- include sql/core/setting.sql setting_set
 -- include sql/core/setting.sql setting_reset
 -- include sql/core/setting.sql _mindful.setting_undefined
 create trigger undefined after delete on setting_definition for each row execute function _mindful.setting_undefined();
@@ -69,48 +72,8 @@ drop function llm_chat_stream(text, uuid, text, integer, real, integer, integer)
 -- include sql/chat/chat.sql llm_chat
 -- include sql/chat/chat.sql llm_chat_detail
 -- include sql/chat/chat.sql llm_chat_stream
-insert into setting_definition (key, type, low, high, scopes, initial, description) values
-    ('chat_top_p', 'number', 0, 1, '{global,user,session}', '0.95',
-        'Share of the probability from which tokens of chats are drawn at a temperature above 0. 1: all tokens.'),
-    ('chat_top_k', 'integer', 0, 1073741824, '{global,user,session}', '40',
-        'Number of most likely tokens from which tokens of chats are drawn at a temperature above 0. 0: all tokens.'),
-    ('chat_min_p', 'number', 0, 1, '{global,user,session}', '0.05',
-        'Share of the likeliest token''s probability that a token needs to be drawn in chats. 0: all tokens.'),
-    ('chat_presence_penalty', 'number', -2, 2, '{global,user,session}', '0',
-        'What the logit of a token that an answer of a chat already has is lowered by. 0: nothing.'),
-    ('chat_frequency_penalty', 'number', -2, 2, '{global,user,session}', '0',
-        'What the logit of a token is lowered by for each time that an answer of a chat already has it. 0: nothing.'),
-    ('chat_repeat_penalty', 'number', 0.1, 10, '{global,user,session}', '1',
-        'What the logit of a token that an answer of a chat already has is divided by. 1: nothing.');
-insert into setting_definition (key, type, high, scopes, initial, description, choices, prompt) values
-    ('assistant_voice', 'text', 200, '{global,user,session}', 'null', 'The voice and style of answers, such as: a pirate; dry and precise.',
-        null, 'Answer in this voice and style: %s.');
-insert into setting_definition (key, type, low, high, scopes, initial, description) values
-    ('chat_system_prompt', 'text', null, 10000, '{global,user,session}', 'null',
-        'The system prompt of chats whose session has none of its own.'),
-    ('chat_window', 'integer', 2, 1000, '{global,user,session}', '30',
-        'Newest turns of a session that may be shown. When there are more, or they do not fit, half as many are shown.');
 
 -- Recall by source, scope and conditions on metadata.
-update setting_definition set high = 1,
-    description = 'By which share the score of a memory made just now is raised. Above 0.1, new memories pass much better matches.'
-where key = 'recall_boost_recency';
-update setting_definition set initial = '0.25' where key = 'recall_weight_similarity';
-insert into setting_definition (key, type, low, high, scopes, initial, description) values
-    ('recall_neighbor_length', 'integer', 1, 262144, '{global,user}', '400',
-        'Number of bytes above which a turn counts less for the turns beside it: a turn of n times as many counts 1/n.'),
-    ('recall_neighbor_question', 'number', 0, 4, '{global,user}', '1',
-        'By which share a turn that ends with a question mark counts more for the turn after it.'),
-    ('recall_prior_question', 'number', 0, 1, '{global,user}', '0.17',
-        'How much is taken from the score of a message that ends with a question mark.'),
-    ('recall_prior_length', 'number', 0, 1, '{global,user}', '0.08',
-        'How much the score of a message rises each time its length grows e-fold, between 20 and 400 characters.'),
-    ('recall_prior_speaker', 'number', 0, 1, '{global,user}', '0.1',
-        'How much the score of a message rises if the query names its speaker.'),
-    ('recall_prior_reply', 'number', 0, 1, '{global,user}', '0.5',
-        'How much is taken from the score of a long reply of the assistant: nothing up to 600 characters, all from 1630 on.'),
-    ('recall_scope', 'text', null, 1024, '{global,user,session}', '"all"',
-        'Memories that chats and memory_recall may use. all: every one. session: a chat uses those of its session. Another text: those with this "scope" in their metadata or in that of their session.');
 alter type recall_filter add attribute source text, add attribute condition jsonpath, add attribute scope text,
     add attribute scope_sessions uuid[];
 comment on type recall_filter is
@@ -189,7 +152,6 @@ comment on column training_sample.refused is
 'Gates that the pair failed: no_consent, no_evidence, not_valid, confidence, volatile, secret, personal, duplicate, second_output (an accepted pair has the same instruction and input), mixed_split (it would put held-out facts into training), not_code (not for a code model), too_long. Texts of secret and personal pairs are not stored.';
 -- include sql/learning/sample.sql _mindful.lora_argument
 -- include sql/learning/sample.sql training_configure
-update setting_definition set initial = '"data"' where key = 'replay_level';
 alter table training_sample drop constraint training_sample_form_check;
 alter table training_sample add constraint training_sample_form_check
     check (form in ('recall', 'answer', 'explain', 'factors', 'apply', 'decide', 'abstain', 'link'));
@@ -208,10 +170,7 @@ drop function _mindful.replay_hash(bigint);
 drop function replay_export(bigint, text, text);
 -- include sql/learning/export.sql replay_export
 -- include sql/learning/training.sql _mindful.replay_hash
--- include sql/learning/export.sql replay_export_record
-insert into setting_definition (key, type, scopes, initial, description) values
-    ('replay_nightly', 'boolean', '{user}', 'false',
-        'Whether the nightly run makes training samples from new facts, for each model with a prompt format.');
+-- include sql/learning/export.sql _mindful.replay_export_record
 -- include sql/learning/sample.sql replay_night
 
 -- include sql/core/bound_check.sql
@@ -269,9 +228,6 @@ comment on table threshold is
 comment on column decision.after is 'Thresholds that this answer, or earlier attempts at the reply, did not reach before.';
 comment on column decision.signal_ms is
 'Cost of each kind of signal in milliseconds: free, question (similarity to the question), brief (the model''s brief answer), second (the fallback''s answer), samples.';
-update setting_definition
-set description = 'Highest tier of signals for answers that tier 0 leaves below the threshold. 1: similarity to the question and the model''s brief answer; 2: also the fallback''s answer; 3: also four samples.'
-where key = 'signal_tier';
 comment on column gold.source is
 'Name of a group, such as one conversation. With 20 groups or more, none is split between fitting and testing. With fewer, each question is a group of its own.';
 comment on column threshold.status is
@@ -283,9 +239,6 @@ comment on column decision.action is
 'answer: given without a flag. flag: given with a flag, or not chosen. uncalibrated: given, but answers of its kind have no calibrator yet, so its probability promises nothing. retrieve, retry, escalate: another attempt replaced this answer, or this attempt replaced another and reached its threshold. clarify: a question was asked back. abstain: the answer was withheld.';
 comment on column decision.probability is
 'Probability that the answer is right, by the calibrator: of answers with this probability, about this share is right. Without a calibrator it comes from the ranking that the package ships for the model, with the base rate of the tenant''s labels. If none is shipped, it is (right + 1) / (labels + 2), the same for every answer (Laplace''s rule of succession).';
-insert into setting_definition (key, type, low, high, scopes, initial, description) values
-    ('answer_above', 'number', 0, 1, '{global,user,session}', '1',
-        'Probability from which an answer is given unflagged while no certified threshold applies. It is the user''s own and promises nothing. 1: none.');
 -- include sql/confidence/action.sql _mindful.action_pending
 -- core: tenants are switched in one place
 -- include sql/core/tenant.sql _mindful.tenant_switch
@@ -295,6 +248,7 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
 -- include sql/memory/queue.sql _mindful.job_store
 -- include sql/conversation/state.sql _mindful.kv_state_thread
 -- include sql/memory/retention.sql _mindful.records_expire
+-- include sql/memory/retention.sql _mindful.retention_run_own
 -- include sql/memory/retention.sql _mindful.retention_run_all
 -- include sql/learning/schedule.sql _mindful.consolidation_work
 -- include sql/learning/schedule.sql _mindful.tuning_work
@@ -303,7 +257,6 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
 -- include sql/confidence/report.sql label_queue
 comment on column decision.offered is
 'Whether the answer was drawn at random for a label: of flagged ones the share of the setting label_share; before a threshold is certified all with a probability from 0.3 on, and a quarter of the others.';
-update setting_definition set description = 'Share of flagged answers, drawn at random, that label_queue lists first. Their labels stand for all flagged answers. Before a threshold is certified more are drawn (decision.offered). 0: none.' where key = 'label_share';
 -- include sql/confidence/report.sql _mindful.calibrated
 -- include sql/confidence/report.sql label_queue
 -- include sql/confidence/report.sql label_probability
@@ -342,6 +295,7 @@ comment on column model.options is
 -- include sql/learning/training.sql _mindful.training_finish
 -- include sql/learning/training.sql _mindful.training_running
 
+-- settings
 -- comments
 
 -- Keep these last. They grant what all functions and tables above need: no grant has to be written for them.

@@ -14,7 +14,7 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
     ('chat_retry_temperature', 'number', 0.05, 2, '{global,user,session}', '0.5',
         'Temperature of the samples of chat_retry. Results of action_evaluate count for their own temperature only.'),
     ('label_share', 'number', 0, 1, '{global,user,session}', '0.05',
-        'Share of flagged answers, drawn at random, that label_queue lists first. Their labels stand for all flagged answers. Before a threshold is certified more are drawn (decision.offered). 0: none.');
+        'Share of flagged answers, drawn at random, that label_queue lists first. Their labels stand for all flagged answers. Before a threshold is certified, more are drawn (decision.offered). 0: none.');
 
 create table action_gain (
     tenant text not null default _mindful.tenant(),

@@ -1,17 +1,18 @@
 insert into setting_definition (key, type, high, scopes, initial, description, choices, prompt) values
-    ('assistant_tone', 'text', null, '{global,user,session}', 'null', 'The tone of answers.',
+    ('assistant_tone', 'text', null, '{global,user,session}', 'null', 'Tone of answers.',
         '{formal,informal,friendly,neutral}', 'Answer in a %s tone.'),
-    ('answer_length', 'text', null, '{global,user,session}', 'null', 'How long answers are.',
+    ('answer_length', 'text', null, '{global,user,session}', 'null', 'Length of answers.',
         '{short,long}', 'Give %s answers.'),
-    ('answer_language', 'text', null, '{global,user,session}', 'null', 'The language of answers.',
+    ('answer_language', 'text', null, '{global,user,session}', 'null', 'Language of answers.',
         '{Arabic,Chinese,Czech,Danish,Dutch,English,Finnish,French,German,Greek,Hebrew,Hindi,Hungarian,Indonesian,Italian,Japanese,Korean,Norwegian,Persian,Polish,Portuguese,Romanian,Russian,Spanish,Swedish,Thai,Turkish,Ukrainian,Vietnamese}',
         'Answer in %s.'),
-    ('assistant_voice', 'text', 200, '{global,user,session}', 'null', 'The voice and style of answers, such as: a pirate; dry and precise.',
+    ('assistant_voice', 'text', 200, '{global,user,session}', 'null',
+        'Voice and style of answers, such as: a pirate; dry and precise.',
         null, 'Answer in this voice and style: %s.'),
-    ('user_name', 'text', 60, '{user,session}', 'null', 'What the user wants to be called.', null, 'The user is called %s.');
+    ('user_name', 'text', 60, '{user,session}', 'null', 'Name by which the assistant addresses the user.', null, 'The user is called %s.');
 insert into setting_definition (key, type, scopes, initial, description) values
     ('assistant_changes', 'boolean', '{global,user,session}', 'true',
-        'Whether the assistant may change, when a message asks for it, the settings that have a prompt.');
+        'Whether the assistant may change settings that have a prompt when a message asks for it.');
 
 alter table setting add column message_id bigint,
     add foreign key (tenant, message_id) references memory on delete cascade,

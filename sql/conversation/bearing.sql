@@ -1,6 +1,6 @@
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('chat_unknown', 'boolean', null, null, '{global,user,session}', 'true',
-        'Whether a chat says that it does not know, and quotes the nearest memory, where a message asks for a fact of the user''s own matters that no memory answers.');
+        'Whether a chat answers that it does not know, with the nearest memory as a quote, if no memory answers a question about the user''s own matters.');
 
 create function _mindful.words_beyond(query text, ids bigint[]) returns table (id bigint, lacked text, held text)
 language plpgsql stable parallel safe security invoker rows 10

@@ -1,6 +1,6 @@
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('chat_clarify', 'boolean', null, null, '{global,user,session}', 'false',
-        'Whether an answer below its threshold is held back for a question, where the question has more than one: memories know more than one full name for a name in it, or at least two answers were each given more than once. It samples four answers, unless they were.');
+        'Whether an answer below its threshold is replaced by a question if the message has several possible answers: several full names for a name in it, a pronoun with nothing to refer to, or at least two answers that were each sampled more than once.');
 
 create function _mindful.clarification(message_id bigint)
 returns table (decision_id bigint, question text, answer text, clarification jsonb)

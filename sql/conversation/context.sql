@@ -1,26 +1,26 @@
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('core_memory_tokens', 'integer', 0, 1000000, '{global,user,session}', '256',
-        'How many tokens of core memories, those whose metadata say {"core": true}, are shown with every message.'),
+        'Largest number of tokens of core memories in a prompt. Core memories have {"core": true} in their metadata, and every message gets them.'),
     ('chat_memories', 'integer', 0, 50, '{global,user,session}', '3',
-        'How many recalled memories are shown with a message at most, where a call does not say it.'),
+        'Largest number of recalled memories in the prompt of a message, if the call does not pass one.'),
     ('chat_system_prompt', 'text', null, 10000, '{global,user,session}', 'null',
-        'The system prompt of chats whose session has none of its own.'),
+        'System prompt of chats whose session has none.'),
     ('chat_window', 'integer', 2, 1000, '{global,user,session}', '30',
-        'Newest turns of a session that may be shown. When there are more, or they do not fit, half as many are shown.'),
+        'Largest number of a session''s newest turns in a prompt. If there are more, or they do not fit, the prompt has half as many.'),
     ('chat_temperature', 'number', 0, 10, '{global,user,session}', '0',
-        'The temperature of chats'' answers, where a call does not say it; 0 always takes the likeliest token.'),
+        'Sampling temperature of chats, if the call does not pass one. 0: the most likely token.'),
     ('chat_top_p', 'number', 0, 1, '{global,user,session}', '0.95',
-        'Share of the probability from which tokens of chats are drawn at a temperature above 0. 1: all tokens.'),
+        'Probability mass of the most likely tokens that chats sample from at a temperature above 0. 1: all tokens.'),
     ('chat_top_k', 'integer', 0, 1073741824, '{global,user,session}', '40',
-        'Number of most likely tokens from which tokens of chats are drawn at a temperature above 0. 0: all tokens.'),
+        'Number of the most likely tokens that chats sample from at a temperature above 0. 0: all tokens.'),
     ('chat_min_p', 'number', 0, 1, '{global,user,session}', '0.05',
-        'Share of the likeliest token''s probability that a token needs to be drawn in chats. 0: all tokens.'),
+        'Lowest probability of a token that chats sample, as a share of the most likely token''s. 0: all tokens.'),
     ('chat_presence_penalty', 'number', -2, 2, '{global,user,session}', '0',
-        'What the logit of a token that an answer of a chat already has is lowered by. 0: nothing.'),
+        'Deduction from the logit of a token that the answer of a chat has already. 0: none.'),
     ('chat_frequency_penalty', 'number', -2, 2, '{global,user,session}', '0',
-        'What the logit of a token is lowered by for each time that an answer of a chat already has it. 0: nothing.'),
+        'Deduction from the logit of a token for each time that the answer of a chat has it already. 0: none.'),
     ('chat_repeat_penalty', 'number', 0.1, 10, '{global,user,session}', '1',
-        'What the logit of a token that an answer of a chat already has is divided by. 1: nothing.');
+        'Divisor of the logit of a token that the answer of a chat has already. 1: none.');
 
 create index memory_core on memory (tenant, id) where metadata -> 'core' = 'true';
 

@@ -1,6 +1,6 @@
 insert into setting_definition (key, type, scopes, initial, description) values
     ('chat_lessons', 'boolean', '{global,user,session}', 'true',
-        'Whether a chat keeps in mind what labels say of answers to like questions: see answer_label.');
+        'Whether a chat uses labels of answers to similar questions (answer_label). The note of a wrong answer is shown to the model, and the same answer is flagged.');
 
 create index memory_question on memory (tenant, content_hash) where kind = 'message' and role = 'user';
 

@@ -1,6 +1,6 @@
 insert into setting_definition (key, type, scopes, initial, description, choices) values
     ('session_summary', 'text', '{global,user,session}', '"extract"',
-        'How turns that leave the window are summarized: extract (their telling sentences, after the reply), model (by the generator, when session_summarize is called), or off.',
+        'Way in which turns that leave the window are summarized. extract: their most important sentences, after the reply. model: by the generator, when session_summarize is called. off: no summary.',
         '{extract,model,off}');
 
 create function _mindful.recap_source(session_id uuid) returns text

@@ -1,7 +1,8 @@
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
-    ('state_tenant_mb', 'integer', 0, 1048576, '{global}', '256', 'How many megabytes of kept states a tenant may have.'),
+    ('state_tenant_mb', 'integer', 0, 1048576, '{global}', '256',
+        'Largest size in megabytes of a tenant''s kept states.'),
     ('state_total_mb', 'integer', 0, 1048576, '{global}', '1024',
-        'How many megabytes of kept states all tenants may have together; those that have most lose theirs first.');
+        'Largest size in megabytes of the kept states of all tenants. Above it, tenants with the most bytes lose states first.');
 
 -- A cache: it is UNLOGGED, so a crash empties it, standbys do not have it, and dumps leave it out. Parts are added, never
 -- rewritten: dead rows are few, but large.

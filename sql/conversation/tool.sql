@@ -1,12 +1,14 @@
 insert into setting_definition (key, type, low, high, scopes, initial, description, choices) values
     ('chat_tools', 'text', null, null, '{user,session}', '"off"',
-        'Which registered functions a chat may call: none (off), those that only read (read), all (write).', '{off,read,write}'),
-    ('tool_calls', 'integer', 1, 8, '{global,user,session}', '1', 'How many functions are called for a message at most.', null),
-    ('tool_timeout_ms', 'integer', 10, 600000, '{global,user,session}', '5000', 'How long one call may take.', null),
+        'Registered functions that a chat may call. off: none. read: read-only functions. write: all.', '{off,read,write}'),
+    ('tool_calls', 'integer', 1, 8, '{global,user,session}', '1',
+        'Largest number of functions that a chat calls for a message.', null),
+    ('tool_timeout_ms', 'integer', 10, 600000, '{global,user,session}', '5000',
+        'Time limit of one call of a function, in milliseconds.', null),
     ('tool_result_tokens', 'integer', 16, 100000, '{global,user,session}', '256',
-        'How much of a function''s result is shown and kept.', null),
+        'Largest number of tokens of a function''s result in the prompt and in the stored turn.', null),
     ('tool_threshold', 'number', -1, 1, '{global,user,session}', '0.3',
-        'Cosine similarity of a message and a function''s description from which on it is called.', null);
+        'Lowest cosine similarity of a message and a function''s description at which the function is called.', null);
 
 create table tool (
     tenant text not null default _mindful.tenant(),

@@ -185,9 +185,30 @@ comment on function _mindful.setting_insert() is
 create trigger checked before insert on setting for each row
     when (pg_catalog.current_setting('row_security') = 'on' or not _mindful.is_restore()) execute function _mindful.setting_insert();
 
+create function _mindful.setting_value(type text, given text) returns jsonb
+language plpgsql stable parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    parsed jsonb;
+begin
+    begin
+        parsed := given::jsonb;
+    exception when data_exception then
+        return to_jsonb(given);
+    end;
+    if type = 'text' and jsonb_typeof(parsed) not in ('string', 'null') then
+        return to_jsonb(given);
+    end if;
+    return coalesce(parsed, 'null');
+end
+$$;
+comment on function _mindful.setting_value(text, text) is
+'Returns the value of a setting of a type from its text form: JSON if it is JSON, else the text itself. A setting of type text gets numbers, booleans, arrays and objects as texts, as SET does. NULL is a JSON null.';
+
 create function setting_set(
     key text,
-    value jsonb,
+    value anycompatible,
     scope text default 'user',
     session_id uuid default null,
     reason text default null,
@@ -208,12 +229,22 @@ begin
             'Call session_start(), or select an id from mindful.session.');
     end if;
     insert into mindful.setting (tenant, scope, session_id, key, value, reason, confirmed_rows)
-    values (case scope when 'global' then '' else _mindful.tenant_required() end, scope, session_id, key, value, reason, confirmed_rows);
+    values (
+        case scope when 'global' then '' else _mindful.tenant_required() end, scope, session_id, key,
+        _mindful.setting_value(
+            (
+                select d.type from mindful.setting_definition d
+                where d.key = setting_set.key and d.tenant = any (array['', (select _mindful.tenant())])
+            ),
+            value::text
+        ),
+        reason, confirmed_rows
+    );
     return mindful.setting_get(key, session_id);
 end
 $$;
-comment on function setting_set(text, jsonb, text, uuid, text, bigint) is
-'Changes a setting and returns the value that is in force afterwards. scope is global (for administrators), user (the caller''s tenant) or session. A JSON null removes the scope''s setting. Errors: 22023 (value or scope), 42501 (scope global), 42704 (no such setting or session), 55000 (not confirmed). Example: select setting_set(''chat_memories'', ''5'');';
+comment on function setting_set(text, anycompatible, text, uuid, text, bigint) is
+'Changes a setting and returns the value in force afterwards. value is a number, a boolean, a text or JSON; null removes the scope''s setting. scope is global (for administrators), user (the caller''s tenant) or session. Errors: 22023 (value or scope), 42501 (scope global), 42704 (no such setting or session), 55000 (not confirmed). Example: select setting_set(''chat_memories'', 5);';
 
 create function setting_reset(
     key text default null,
@@ -244,7 +275,7 @@ begin
         ) c
         where c.value <> 'null'
     loop
-        perform mindful.setting_set(changed, 'null', scope, session_id, reason);
+        perform mindful.setting_set(changed, null, scope, session_id, reason);
         settings := settings + 1;
     end loop;
     return settings;
@@ -270,7 +301,7 @@ create function setting_define(
     key text,
     type text,
     description text,
-    initial jsonb default 'null',
+    initial anycompatible default null,
     low double precision default null,
     high double precision default null,
     choices text[] default null,
@@ -281,11 +312,12 @@ set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
     own_tenant text := _mindful.tenant_required();
+    initial_value jsonb := _mindful.setting_value(type, initial::text);
     found_type text;
 begin
     perform _mindful.writable();
-    if key is null or type is null or description is null or initial is null then
-        perform _mindful.raise('22004', 'key, type, description or initial is null', 'Pass all four. The default of initial is a JSON null.');
+    if key is null or type is null or description is null then
+        perform _mindful.raise('22004', 'key, type or description is null', 'Pass all three.');
     elsif length(key) > 100 or key !~ '^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$' then
         perform _mindful.raise('22023', format('key is %L', left(key, 120)), 'Use two lower-case names with a dot between, such as app.units, of at most 100 characters.');
     elsif type <> all ('{integer,number,boolean,text}') then
@@ -296,7 +328,7 @@ begin
         perform _mindful.raise('22023', 'choices are not for this setting', 'Pass an array of 1 to 100 texts, for a setting of type text.');
     elsif prompt is not null and prompt not like '%\%s%' then
         perform _mindful.raise('22023', 'prompt has no %s', 'Write %s where the value belongs: Use %s units.');
-    elsif octet_length(coalesce(prompt, '') || description || initial::text || coalesce(choices::text, '')) > 16384 then
+    elsif octet_length(coalesce(prompt, '') || description || initial_value::text || coalesce(choices::text, '')) > 16384 then
         perform _mindful.raise('54000', 'the definition has more than 16384 bytes', 'Shorten its texts.');
     elsif (
         select count(*) from (
@@ -316,14 +348,14 @@ begin
     insert into mindful.setting_definition as d (tenant, key, type, low, high, scopes, initial, description, choices, prompt)
     values (own_tenant, key, type, case when type in ('integer', 'number') then coalesce(low, -1e15) end,
         case when type in ('integer', 'number') then coalesce(high, 1e15) when type = 'text' then least(coalesce(high, 10000), 10000) end,
-        '{user,session}', initial, description, choices, prompt)
+        '{user,session}', initial_value, description, choices, prompt)
     on conflict on constraint setting_definition_pkey do update
     set low = excluded.low, high = excluded.high, initial = excluded.initial, description = excluded.description,
         choices = excluded.choices, prompt = excluded.prompt;
-    perform _mindful.setting_check(key, initial, 'user');
+    perform _mindful.setting_check(key, initial_value, 'user');
 end
 $$;
-comment on function setting_define(text, text, text, jsonb, double precision, double precision, text[], text) is
+comment on function setting_define(text, text, text, anycompatible, double precision, double precision, text[], text) is
 'Defines a setting of the tenant''s own, or defines it anew. The key has a dot in it. Values that were set stay. Errors: 22004, 22023, 54000, 55000. Example: select setting_define(''app.units'', ''text'', ''Units of measurement.'', choices => ''{metric,imperial}'', prompt => ''Use %s units.'');';
 
 create function setting_undefine(key text) returns boolean

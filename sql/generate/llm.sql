@@ -204,4 +204,4 @@ from mindful.generation
 where tenant = (select _mindful.tenant()) or (select _mindful.reads_all())
 group by created_at::date, tenant, model, role;
 comment on view model_usage is
-'Calls of generators by day, tenant, model and role. Times are in milliseconds. provider and address are those of the model now. Shows the caller''s tenant, to mindful_reader all tenants. Example: select model, provider, address, generations from model_usage;';
+'Calls of generators that the table generation keeps, by day, tenant, model and role. Times are in milliseconds. provider and address are those of the model now. Forgetting an answer and retention_audit_days remove calls, so sums over days can fall. Shows the caller''s tenant, to mindful_reader all tenants. Example: select day, model, generations from model_usage;';

@@ -52,7 +52,7 @@ $$;
 comment on function replay_export(bigint, text, text, boolean) is
 'Returns the accepted pairs of a completed replay run, one JSON object per row, in the order of their creation. format is alpaca, chat or sharegpt. split is train, validation or NULL (both). Errors: 22023 (format, split), 42704 (no such completed run of the tenant). Example: select replay_export(3, ''chat'', ''train'');';
 
-create function replay_export_record(run bigint, files jsonb) returns void
+create function _mindful.replay_export_record(run bigint, files jsonb) returns void
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
@@ -71,5 +71,5 @@ begin
     end if;
 end
 $$;
-comment on function replay_export_record(bigint, jsonb) is
+comment on function _mindful.replay_export_record(bigint, jsonb) is
 'Records in consolidation.outputs the files that a replay run was exported to. mindful replay night calls it. Errors: 22023 (files), 42704 (no such completed run of the tenant).';

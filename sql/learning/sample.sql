@@ -15,7 +15,7 @@ comment on column model.lora is
 
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('training_consent', 'boolean', null, null, '{user}', 'false',
-        'Whether what the user has told may become training samples.'),
+        'Whether texts of the user may become training samples.'),
     ('replay_level', 'text', null, null, '{global,user}', '"data"', 'Lowest level of facts that become training samples.'),
     ('replay_confidence', 'number', 0, 1, '{global,user}', '0.7', 'Lowest confidence of facts that become training samples.'),
     ('replay_accesses', 'integer', 0, 1000000, '{global,user}', '0', 'Smallest number of accesses of facts that become training samples.');

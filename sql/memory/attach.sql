@@ -153,6 +153,7 @@ set intervalstyle = 'postgres'
 set extra_float_digits = 1
 set bytea_output = 'hex'
 set client_min_messages = warning
+set mindful.embedding_mode = ''
 as $$
 declare
     target pg_class := (select c from pg_class c where c.oid = relation);
@@ -169,8 +170,7 @@ declare
     contents text[];
     metadatas jsonb[];
     remembered bigint := 0;
-    outer_tenant text := coalesce(current_setting('mindful.tenant', true), '');
-    outer_mode text := coalesce(current_setting('mindful.embedding_mode', true), '');
+    outer_tenant text;
 begin
     perform _mindful.writable();
     perform _mindful.text_argument('content', content);
@@ -235,20 +235,21 @@ begin
             keys text[];
             contents text[];
             metadata jsonb[];
-            outer_tenant text := coalesce(current_setting('mindful.tenant', true), '');
+            -- Whoever writes may have set another tenant, which would be believed if the owner is an application. Only a
+            -- superuser could name these settings in a SET clause, which would restore them.
+            outer_tenant text := _mindful.tenant_switch(%1$L);
             outer_mode text := coalesce(current_setting('mindful.embedding_mode', true), '');
         begin
             if (select c.relowner <> current_user::regrole from pg_class c where c.oid = tg_relid) then
                 raise exception using errcode = '55000', message = 'mindful: the table has another owner than when it was attached',
                     hint = 'Have its former owner detach it, or drop its triggers named remember_*.';
             end if;
-            -- Whoever writes may have set another tenant, which would be believed if the owner is an application.
-            perform set_config('mindful.tenant', %1$L, true), set_config('mindful.embedding_mode', %2$L, true);
+            perform set_config('mindful.embedding_mode', %2$L, true);
             if tg_op = 'TRUNCATE' then
                 perform _mindful.attachment_clear(tg_relid, %3$L);
             elsif tg_op = 'DELETE' then
                 for row_tenant, keys in select tenant, array_agg(key) from (%4$s) r where tenant is not null group by tenant loop
-                    perform set_config('mindful.tenant', row_tenant, true);
+                    perform _mindful.tenant_switch(row_tenant);
                     perform _mindful.attachment_delete(%3$L, keys);
                 end loop;
             elsif tg_op = 'UPDATE' then
@@ -258,7 +259,7 @@ begin
                     where tenant is not null
                     group by tenant
                 loop
-                    perform set_config('mindful.tenant', row_tenant, true);
+                    perform _mindful.tenant_switch(row_tenant);
                     perform _mindful.attachment_delete(%3$L, keys);
                 end loop;
             end if;
@@ -269,14 +270,13 @@ begin
                     where tenant is not null
                     group by tenant, n / 1000
                 loop
-                    perform set_config('mindful.tenant', %1$L, true);
+                    perform _mindful.tenant_switch(%1$L);
                     perform _mindful.attachment_tenant_insert(tg_relid, row_tenant);
-                    perform set_config('mindful.tenant', row_tenant, true);
+                    perform _mindful.tenant_switch(row_tenant);
                     perform _mindful.attachment_write(%3$L, keys, contents, %6$s);
                 end loop;
             end if;
-            perform set_config('mindful.tenant', outer_tenant, true),
-                set_config('mindful.embedding_mode', outer_mode, true);
+            perform _mindful.tenant_switch(outer_tenant), set_config('mindful.embedding_mode', outer_mode, true);
             return null;
         end
         $body$, _mindful.tenant_required(), mode, full_name, format(rows, 'old_rows'), format(rows, 'new_rows'),
@@ -322,15 +322,12 @@ begin
         group by tenant, n / 1000', format(rows, full_name))
     loop
         perform _mindful.attachment_tenant_insert(relation, row_tenant);
-        if tenant is not null then
-            perform set_config('mindful.tenant', row_tenant, true);
-        end if;
+        outer_tenant := _mindful.tenant_switch(row_tenant);
         perform _mindful.attachment_write(full_name, keys, contents, case when metadata is not null then metadatas end);
-        perform set_config('mindful.tenant', outer_tenant, true);
+        perform _mindful.tenant_switch(outer_tenant);
         remembered := remembered + (
             select count(*) from unnest(contents) c (content) where btrim(coalesce(c.content, ''), E' \t\n\r') <> '');
     end loop;
-    perform set_config('mindful.embedding_mode', outer_mode, true);
     return remembered;
 end
 $$;
@@ -356,7 +353,7 @@ set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
     own text := _mindful.tenant();
-    outer_tenant text := coalesce(current_setting('mindful.tenant', true), '');
+    outer_tenant text := _mindful.tenant_switch(own);
     tenants text[] := own || array(
         select t.row_tenant from mindful.attachment_tenant t
         where t.tenant = own and t.relation = attachment_clear.relation and t.row_tenant <> own
@@ -365,15 +362,13 @@ declare
     deleted bigint := 0;
 begin
     foreach row_tenant in array tenants loop
-        if row_tenant <> own then
-            perform set_config('mindful.tenant', row_tenant, true);
-        end if;
+        perform _mindful.tenant_switch(row_tenant);
         deleted := deleted + coalesce(_mindful.memory_delete(array(
             select m.id from mindful.memory m
             where m.tenant = (select _mindful.tenant()) and m.source = attachment_clear.source for update
         )), 0);
-        perform set_config('mindful.tenant', outer_tenant, true);
     end loop;
+    perform _mindful.tenant_switch(outer_tenant);
     return deleted;
 end
 $$;

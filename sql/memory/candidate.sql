@@ -1,5 +1,5 @@
--- OFFSET 0 within LATERAL, below, makes of a join a look-up in an index for each candidate. Estimates, which are of all
--- tenants, made of it a hash join over all of a tenant's memories.
+-- OFFSET 0 within LATERAL, below, makes the planner look each candidate up in an index. By its estimates, which are of all
+-- tenants, it would choose a hash join over all memories of a tenant.
 
 create type recall_filter as (kinds text[], metadata jsonb, session_id uuid, as_of timestamptz, statements boolean,
     source text, condition jsonpath, scope text, scope_sessions uuid[]);

@@ -6,7 +6,7 @@ create type document_change as (
     deleted integer
 );
 comment on type document_change is
-'What became of a document''s chunks: how many it has now, and how many of them are new, have another text under their key, or are as they were; and how many of its last version are gone.';
+'Numbers of chunks of a document after a change: all of it (chunks), new ones, those with another text under the same key, unchanged ones, and deleted ones of the version before.';
 
 create function _mindful.document_source(source text) returns text
 language plpgsql stable parallel safe security invoker

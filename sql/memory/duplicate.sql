@@ -1,9 +1,9 @@
 insert into setting_definition (key, type, low, high, scopes, initial, description, choices) values
     ('memory_duplicates', 'text', null, null, '{global,user}', '"keep"',
-        'What becomes of a fact that is remembered already: keep stores it again, join_exact counts it if the text is the same, join_near also if it means nearly the same.',
+        'Action for a fact that is stored already. keep: a second memory. join_exact: one memory for equal texts, which counts the repetitions. join_near: also for similar embeddings (memory_duplicate_similarity).',
         '{keep,join_exact,join_near}'),
     ('memory_duplicate_similarity', 'number', 0.5, 1, '{global,user}', '0.95',
-        'From which cosine similarity of their embeddings on join_near takes two facts for the same.', null);
+        'Lowest cosine similarity of the embeddings of two facts that join_near joins.', null);
 
 create index memory_fact on memory (tenant, content_hash) where kind = 'fact' and source is null;
 

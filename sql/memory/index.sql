@@ -69,4 +69,4 @@ end
 $$;
 comment on function memory_index_rebuild() is
 'Writes the full-text index of memories again, by the setting recall_language, and returns the number of memories. A user''s call works for the own tenant, an administrator''s call for all tenants. Time grows with the length of the texts.
-Example: SELECT setting_set(''recall_language'', ''"german"''); SELECT memory_index_rebuild();';
+Example: SELECT setting_set(''recall_language'', ''german''); SELECT memory_index_rebuild();';

@@ -1,10 +1,10 @@
 insert into setting_definition (key, type, low, high, scopes, initial, description, choices) values
     ('embedding_mode', 'text', null, null, '{global,user}', '"sync"',
-        'When memories are embedded: sync is within the statement that writes them, async later, by a worker.', '{sync,async}'),
+        'Time at which memories are embedded. sync: within the statement that writes them. async: later, by a worker.', '{sync,async}'),
     ('embedding_attempts', 'integer', 1, 100, '{global}', '5',
-        'How often an embedding is tried before its job becomes a dead letter.', null),
+        'Number of failed attempts after which an embedding job moves to embedding_job_failed.', null),
     ('embedding_retry_s', 'integer', 0, 3600, '{global}', '10',
-        'How many seconds after its first failure a job is tried again; twice as many after each further one, up to 3600.', null);
+        'Delay in seconds of an embedding job after its first failure. It doubles with each further failure, up to 3600.', null);
 
 -- The text's hash is part of the key: a changed text makes a job of its own, and its writer never waits for a worker
 -- that has the old one.

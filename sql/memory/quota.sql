@@ -1,8 +1,10 @@
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
-    ('quota_memories', 'integer', 0, 1000000000, '{global}', '0', 'How many memories a tenant may have; 0 is any number.'),
+    ('quota_memories', 'integer', 0, 1000000000, '{global}', '0',
+        'Largest number of memories of a tenant. 0: no limit.'),
     ('quota_mb', 'integer', 0, 1000000000, '{global}', '0',
-        'How many megabytes of content and metadata a tenant''s memories may have; 0 is any number.'),
-    ('quota_jobs', 'integer', 0, 1000000000, '{global}', '0', 'How many embeddings of a tenant may wait in embedding_job; 0 is any number.');
+        'Largest size in megabytes of content and metadata of a tenant''s memories. 0: no limit.'),
+    ('quota_jobs', 'integer', 0, 1000000000, '{global}', '0',
+        'Largest number of a tenant''s jobs in embedding_job. 0: no limit.');
 
 create function _mindful.quota_memory() returns trigger
 language plpgsql volatile parallel unsafe security invoker

@@ -3,21 +3,21 @@
 
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('retention_message_days', 'integer', 0, 36500, '{global,user}', '0',
-        'After how many days retention_run forgets messages, and sessions without any; 0 is never.'),
+        'Age in days from which retention_run forgets messages, sessions without messages, and kept states that no call has continued. 0: never.'),
     ('retention_fact_days', 'integer', 0, 36500, '{global,user}', '0',
-        'After how many days retention_run forgets facts; 0 is never.'),
+        'Age in days from which retention_run forgets facts. 0: never.'),
     ('retention_summary_days', 'integer', 0, 36500, '{global,user}', '0',
-        'After how many days retention_run forgets summaries; 0 is never.'),
+        'Age in days from which retention_run forgets summaries. 0: never.'),
     ('retention_document_days', 'integer', 0, 36500, '{global,user}', '0',
-        'After how many days retention_run forgets documents; 0 is never.'),
+        'Age in days from which retention_run forgets documents. 0: never.'),
     ('retention_reflection_days', 'integer', 0, 36500, '{global,user}', '0',
-        'After how many days retention_run forgets reflections; 0 is never.'),
+        'Age in days from which retention_run forgets reflections. 0: never.'),
     ('retention_memories', 'integer', 0, 1000000000, '{global,user}', '0',
-        'How many memories, messages not counted, retention_run keeps of a tenant, the most valuable; 0 is all.'),
+        'Number of memories, without messages, that retention_run keeps of a tenant. Those of the highest value stay. 0: all.'),
     ('retention_audit_days', 'integer', 0, 36500, '{global}', '0',
-        'After how many days an administrator''s retention_run deletes generations, reviews, receipts and replaced settings; 0 is never.'),
+        'Age in days from which an administrator''s retention_run deletes generations, reviews, receipts and replaced settings. 0: never.'),
     ('retention_half_life_days', 'number', 0.01, 36500, '{global,user}', '30',
-        'After how many idle days a memory of level data is worth half; 4 times as many for information, 16 for knowledge, 64 for wisdom.');
+        'Idle time in days that halves the value of a memory of level data. It is 4 times as long for information, 16 times for knowledge, 64 times for wisdom.');
 
 create function _mindful.memory_value(
     importance real, level text, created_at timestamptz, last_accessed_at timestamptz, half_life_days double precision
@@ -230,6 +230,16 @@ begin
         old_ids := array(select unnest(old_ids) union select p.id from mindful.memory_prune(max_count => most, dry_run => true) p);
     end if;
     if message_days > 0 then
+        return query
+        select null::bigint, 'kv_state', 'deleted', _mindful.delete('kv_state', jsonb_agg(to_jsonb(k)))
+        from (
+            select k.thread_id, k.model, k.first,
+                max(k.used_at) over (partition by k.thread_id, k.model) < now() - make_interval(days => message_days) as is_old
+            from mindful.kv_state k
+            where k.tenant = (select _mindful.tenant())
+        ) k
+        where k.is_old
+        having count(*) > 0;
         empty_sessions := array(
             select s.session_id from mindful.session s
             where s.tenant = (select _mindful.tenant()) and s.created_at < now() - make_interval(days => message_days)
@@ -298,7 +308,7 @@ declare
 begin
     forgotten := array(
         select f
-        from _mindful.tenants_run(array(select _mindful.memory_tenants()), 'retention',
+        from _mindful.tenants_run(array(select _mindful.memory_tenants() union select k.tenant from mindful.kv_state k), 'retention',
             'select jsonb_agg(r) from _mindful.retention_run_own() r') t,
             jsonb_populate_recordset(null::mindful.forget_count, t) f
     );

@@ -98,7 +98,9 @@ def test_arguments_are_cast_to_the_functions_types(functions: list[Function]) ->
         text = with_every_argument(function.call()).query.as_string()
         casts = dict(re.findall(r'"(\w+)" => %\(\w+\)s::(?:mindful\.)?([a-z_ ]+(?:\[\])?)', text))
         written = {
-            argument: kind.replace("timestamp with time zone", "timestamptz")
+            argument: kind.replace("timestamp with time zone", "timestamptz").replace(
+                "anycompatible", "jsonb"
+            )
             for argument, kind in function.arguments.items()
         }
         assert casts == written, function

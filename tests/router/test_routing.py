@@ -151,6 +151,62 @@ def test_a_pinned_tenant_is_on_the_chosen_partition(routed: Routed) -> None:
         change.pin(routed.servers, pinned, usual)
 
 
+def test_a_role_reads_the_pin_of_its_own_tenant_only(routed: Routed) -> None:
+    pinned = ("pinned-1", "pinned-2", routed.roles["bob"])
+    for tenant in pinned:
+        usual = one(routed.connect(), "select _mindful.partition_of(%s)", tenant)
+        routed.connect().execute("insert into mindful.partition_pin values (%s, %s)", (tenant, 1 - usual))
+    listed = "select array_agg(tenant) from mindful.partition_pin"
+    found = "select number from partition_find(%s)"
+    try:
+        for role in ("ana", "admin", "reader", "application"):
+            assert one(routed.connect(role), listed) is None, role
+        assert one(routed.connect("bob"), listed) == [routed.roles["bob"]]
+        application = routed.connect("application")
+        with application.transaction():
+            application.execute("select tenant_set('pinned-1')")
+            assert one(application, listed) == ["pinned-1"]
+            assert one(application, "select number from partition_find()") == one(
+                routed.connect(), found, "pinned-1"
+            )
+        for role in ("admin", "application"):
+            assert one(routed.connect(role), found, "pinned-2") == one(routed.connect(), found, "pinned-2")
+        with refused("42501", "cannot find the partition of the tenant 'pinned-2'"):
+            one(routed.connect("ana"), found, "pinned-2")
+        for table in ("partition", "partition_map"):
+            with refused("42501", "permission denied"):
+                routed.connect("ana").execute(f"select * from mindful.{table}".encode())
+    finally:
+        routed.connect().execute("delete from mindful.partition_pin where tenant = any (%s)", (list(pinned),))
+
+
+def test_every_table_of_the_router_with_tenants_has_row_level_security(routed: Routed) -> None:
+    read = (
+        routed.connect()
+        .execute(
+            """select c.relname, c.relrowsecurity and c.relforcerowsecurity
+           from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant'
+           where c.relnamespace in ('mindful'::regnamespace, '_mindful'::regnamespace) and c.relkind = 'r'
+               and has_any_column_privilege('mindful_user', c.oid, 'select')"""
+        )
+        .fetchall()
+    )
+    assert read == [("partition_pin", True)]
+
+
+def test_a_setting_takes_numbers_and_texts_through_the_router(routed: Routed) -> None:
+    ana = routed.connect("ana")
+    for key, given, stored in (
+        ("chat_memories", "5", 5),
+        ("chat_clarify", "true", True),
+        ("answer_length", "'short'", "short"),
+        ("user_name", "'\"Ana\"'::jsonb", "Ana"),
+        ("user_name", "null", None),
+    ):
+        assert one(ana, f"select setting_set('{key}', {given})") == stored
+    ana.execute("select setting_reset()")
+
+
 def test_another_version_of_the_extension_is_refused_by_name(own: Routed) -> None:
     partition = own.partition(0)
     partition.execute("update pg_extension set extversion = '9.9.9' where extname = 'mindful'")

@@ -107,7 +107,7 @@ ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     "_mindful.training_model": {"run": 1},
     "model_unload": {},
     "replay_export": {"run": 1},
-    "replay_export_record": {"run": 1, "files": []},
+    "_mindful.replay_export_record": {"run": 1, "files": []},
     "replay_night": {},
     "_mindful.replay_hash": {"run": 1},
     "replay_run": {"model": "default"},
@@ -205,6 +205,7 @@ FUNCTIONS = """
         and has_function_privilege('mindful_user', p.oid, 'execute')
 """
 COMMAND_LINE = [
+    "replay_export_record",
     "replay_hash",
     "training_model",
     "training_start",
@@ -243,6 +244,8 @@ class Function:
     def _passed(self, name: str, value: Any) -> tuple[sql.Composed, Any]:
         kind = self.arguments[name]
         place = "%s"
+        if kind == "anycompatible":
+            kind = "jsonb"
         if kind == "jsonb" and value is not None and not isinstance(value, Raw):
             value = json.dumps(value)
         if isinstance(value, list) and len(value) == 1:  # a client takes long to write an array of quotes

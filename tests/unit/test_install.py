@@ -106,6 +106,19 @@ def test_a_step_repeats_every_comment(tree: Path) -> None:
     ]
 
 
+def test_a_step_repeats_every_setting(tree: Path) -> None:
+    (tree / "sql" / "one.sql").write_text(
+        SLICE + "insert into setting_definition (key) values\n    ('a'),\n    ('b; c');\nselect 1;\n"
+    )
+    done = built(tree, "-- settings\n-- the end\n")
+    assert done.returncode == 0, done.stderr
+    step = (tree / "extension" / "mindful--1.2.2--1.2.3.sql").read_text().splitlines()
+    assert step[:3] == ["insert into setting_definition (key) values", "    ('a'),", "    ('b; c')"]
+    assert step[3].startswith("on conflict (tenant, key) do update set")
+    assert step[-1] == "-- the end"
+    assert "select 1;" not in step
+
+
 @pytest.mark.parametrize("included", ["sql/two.sql", "sql/one.sql g", "sql/one.sql one"])
 def test_what_is_not_there_is_not_included(tree: Path, included: str) -> None:
     done = built(tree, f"-- include {included}\n")

@@ -284,7 +284,6 @@ class Client:
     consolidation_schedule = _method(calls.consolidation_schedule)
     replay_run = _method(calls.replay_run)
     replay_export = _method(calls.replay_export)
-    replay_export_record = _method(calls.replay_export_record)
     replay_night = _method(calls.replay_night)
     training_configure = _method(calls.training_configure)
     training_evaluate = _method(calls.training_evaluate)

@@ -81,7 +81,7 @@ def export_dated(client: Client, run: int, directory: Path, format: str) -> Path
             sqlstate="58030",
             hint="Choose another directory.",
         ) from error
-    client.replay_export_record(run, [{"file": path.name, "pairs": len(rows), "sha256": sha256}])
+    server.replay_export_record(client, run, [{"file": path.name, "pairs": len(rows), "sha256": sha256}])
     return path
 
 

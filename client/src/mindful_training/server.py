@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,14 @@ def replay_hash(client: Client, run: int) -> str:
     Raises NotFoundError.
     """
     return str(client._run(scalar("replay_hash", {"run": run}, schema=_SCHEMA)))
+
+
+def replay_export_record(client: Client, run: int, files: Sequence[Mapping[str, Any]]) -> None:
+    """Record the files that a run was exported to, in consolidation.outputs.
+
+    Raises InvalidInputError, NotFoundError (no such completed run of the tenant).
+    """
+    client._run(scalar("replay_export_record", {"run": run, "files": files}, convert=nothing, schema=_SCHEMA))
 
 
 def training_model(client: Client, run: int) -> dict[str, Any]:

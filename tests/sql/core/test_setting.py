@@ -1,7 +1,11 @@
 """Settings: who may change them, what they may be, and every change of them."""
 
+from decimal import Decimal
+from typing import LiteralString
+
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.types.json import Jsonb
 from support import fails
 
@@ -61,6 +65,91 @@ def test_bad_settings_are_refused(
     with fails(sqlstate):
         ana.execute("select setting_set(%s, %s, %s)", (key, Jsonb(value), scope))
     assert ana.execute("select count(*) from setting").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ("'chat_memories', 5", 5),
+        ("'chat_memories', 5::smallint", 5),
+        ("'chat_memories', '5'", 5),
+        ("'chat_memories', '5'::jsonb", 5),
+        ("value => 5, key => 'chat_memories'", 5),
+        ("'chat_temperature', 0.5", 0.5),
+        ("'chat_temperature', 1e-05::double precision", 1e-05),
+        ("'chat_clarify', true", True),
+        ("'chat_clarify', 'true'", True),
+        ("'answer_length', 'short'", "short"),
+        ("'answer_length', 'short'::varchar", "short"),
+        ("'answer_length', '\"short\"'", "short"),
+        ("'answer_length', to_jsonb('short'::text)", "short"),
+        ("'user_name', '42'", "42"),
+        ("'user_name', 42", "42"),
+        ("'user_name', 'true'", "true"),
+        ("'user_name', '{\"a\": 1}'", '{"a": 1}'),
+        ("'user_name', '\"Ana'", '"Ana'),
+        ("'user_name', '\"\\u0000\"'", '"\\u0000"'),
+        ("'user_name', '\"null\"'", "null"),
+        ("'user_name', 'null'", None),
+        ("'user_name', null", None),
+        ("'user_name', 'null'::jsonb", None),
+        ("'user_name', (select 'Ana')", "Ana"),
+    ],
+)
+def test_a_value_is_read_by_the_type_of_its_setting(
+    ana: psycopg.Connection, given: LiteralString, stored: object
+) -> None:
+    ana.execute("set search_path = ''")
+    ana.execute(sql.SQL("select mindful.setting_set({})").format(sql.SQL(given)))
+    assert ana.execute("select value from mindful.setting").fetchall() == [(stored,)]
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+@pytest.mark.parametrize(
+    ("key", "value", "stored"),
+    [
+        ("chat_memories", 5, 5),
+        ("chat_memories", "5", 5),
+        ("chat_memories", Jsonb(5), 5),
+        ("chat_temperature", 0.5, 0.5),
+        ("chat_temperature", Decimal("0.5"), 0.5),
+        ("chat_clarify", True, True),
+        ("answer_length", "short", "short"),
+        ("answer_length", Jsonb("short"), "short"),
+        ("answer_length", None, None),
+    ],
+)
+def test_a_driver_passes_values_as_parameters(
+    ana: psycopg.Connection, key: str, value: object, stored: object, prepare: bool
+) -> None:
+    ana.execute("select setting_set(%s, %s, scope => %s)", (key, value, "user"), prepare=prepare)
+    assert ana.execute("select value from setting").fetchall() == [(stored,)]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "'chat_memories', 'many'",
+        "'chat_memories', 2.5",
+        "'chat_memories', '1e999999'",
+        "'chat_memories', array[5]",
+        "'chat_temperature', 'NaN'::real",
+        "'chat_clarify', 1",
+        "'answer_length', 'tiny'",
+        "'answer_length', 5",
+    ],
+)
+@pytest.mark.shares
+def test_a_value_of_another_type_is_refused(ana: psycopg.Connection, given: LiteralString) -> None:
+    with fails("22023"):
+        ana.execute(sql.SQL("select setting_set({})").format(sql.SQL(given)))
+
+
+def test_an_initial_value_is_read_like_a_set_one(ana: psycopg.Connection) -> None:
+    ana.execute("select setting_define('app.units', 'text', 'Units.', 'metric')")
+    ana.execute("select setting_define('app.depth', 'integer', 'Depth.', initial => 3)")
+    ana.execute("select setting_define('app.name', 'text', 'Name.')")
+    assert [get(ana, key) for key in ("app.units", "app.depth", "app.name")] == ["metric", 3, None]
 
 
 def test_what_holds_for_all_is_an_administrators(ana: psycopg.Connection, bob: psycopg.Connection) -> None:
@@ -211,3 +300,13 @@ def test_a_tenant_has_at_most_100_settings_of_its_own(ana: psycopg.Connection) -
     ana.execute("select setting_define('app.s7', 'text', 'The same again.')")
     with fails("54000"):
         ana.execute("select setting_define('app.more', 'text', 'One too many.')")
+
+
+@pytest.mark.shares
+def test_a_description_is_a_noun_phrase_that_ends_with_a_full_stop(ana: psycopg.Connection) -> None:
+    wrong = ana.execute(
+        """select key, description from setting_definition
+           where description !~ '^[A-Z].*\\.$'
+               or description ~ '^(?:A|The|How|What|When|Where|Which|After|By|From|Towards) '"""
+    ).fetchall()
+    assert wrong == []

@@ -429,12 +429,12 @@ def test_an_export_names_origin_and_models_and_is_recorded(consenting: psycopg.C
         "level": "knowledge",
     }
     files = [{"file": "scripted.jsonl", "pairs": len(rows)}]
-    consenting.execute("select replay_export_record(%s, %s)", (run, Jsonb(files)))
+    consenting.execute("select _mindful.replay_export_record(%s, %s)", (run, Jsonb(files)))
     stored = consenting.execute(
         "select outputs -> 'files' from consolidation where id = %s", (run,)
     ).fetchone()
     assert stored == (files,)
     with fails("22023"):
-        consenting.execute("select replay_export_record(%s, '{}')", (run,))
+        consenting.execute("select _mindful.replay_export_record(%s, '{}')", (run,))
     with fails("42704"):
-        consenting.execute("select replay_export_record(%s, '[]')", (run + 1,))
+        consenting.execute("select _mindful.replay_export_record(%s, '[]')", (run + 1,))

@@ -203,6 +203,25 @@ def test_so_many_memories_are_kept(ana: psycopg.Connection) -> None:
 
 
 @pytest.mark.smoke
+def test_states_that_no_call_has_continued_go_with_messages_of_their_age(
+    db: psycopg.Connection, ana: psycopg.Connection, admin: psycopg.Connection
+) -> None:
+    """Of a conversation that its client resends as a whole there is nothing but the state."""
+    for first, days, thread in ((0, 40, 1), (1, 39, 1), (0, 40, 2), (1, 1, 2)):
+        db.execute(
+            """insert into mindful.kv_state (tenant, list_id, model, first, fingerprint, tokens, state, mac, used_at)
+               values (%s, lpad(%s::text, 32, '0')::uuid, 'm', %s, '', '{1}', '', '',
+                   now() - make_interval(days => %s))""",
+            (ana.info.user, thread, first, days),
+        )
+    assert retained(admin) == {}
+    ana.execute("select setting_set('retention_message_days', 30)")
+    assert retained(admin) == {("kv_state", "deleted"): 2}
+    left = ana.execute("select thread_id::text, first from kv_state order by 1, 2").fetchall()
+    assert [(thread[-1], first) for thread, first in left] == [("2", 0), ("2", 1)]
+    assert retained(ana) == {}
+
+
 def test_a_worker_runs_it_for_whom_it_works(
     ana: psycopg.Connection, bob: psycopg.Connection, admin: psycopg.Connection
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from mindful_client.calls.statement import DEFAULT, Call, Json, nothing, row, rows, scalar, scalars
@@ -27,14 +26,6 @@ def replay_export(
     Raises InvalidInputError, NotFoundError (no such completed run of the tenant).
     """
     return scalars("replay_export", locals())
-
-
-def replay_export_record(run: int, files: Sequence[Json]) -> Call[None]:
-    """Record the files that a run was exported to, in consolidation.outputs.
-
-    Raises InvalidInputError, NotFoundError (no such completed run of the tenant).
-    """
-    return scalar("replay_export_record", locals())
 
 
 def replay_night() -> Call[list[ReplayDetail]]:
