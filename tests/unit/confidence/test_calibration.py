@@ -134,6 +134,11 @@ def test_a_ladder_of_budgets_is_certified_in_one_call() -> None:
     coverage = [step["coverage"] for step in ladder]
     assert coverage == sorted(coverage)
     assert found["coverage"] == ladder[3]["coverage"]
+    assert "is kept" not in (found["reason"] or "")
+    (found,) = Labels(labels(600)).calibrated(0.02)
+    kept = min(step["budget"] for step in json.loads(found["ladder"]) if step["threshold"] is not None)
+    assert found["threshold"] is None
+    assert found["reason"].endswith(f"; {kept} is kept: SELECT setting_set('error_budget', {kept})")
 
 
 def test_a_later_test_spends_less_of_delta() -> None:

@@ -91,7 +91,8 @@ class _Cell:
         metrics = {"calibrator_id": used.id, "metrics": json.dumps(used.metrics)}
         steps = [{name: step[name] for name in _STEPS} for step in found]
         ladder = sorted(steps, key=lambda step: step["budget"])
-        return detail | metrics | found[-1] | {"ladder": json.dumps(ladder)}
+        asked = found[-1] | {"reason": found[-1]["reason"] + _kept_instead(found[-1], ladder)}
+        return detail | metrics | asked | {"ladder": json.dumps(ladder)}
 
     def _obstacle(self) -> str | None:
         from mindful.confidence.fit import FEWEST
@@ -264,6 +265,14 @@ class _Cell:
             "delta_spent": test.spent,
             "more_labels": test.more_labels,
         }
+
+
+def _kept_instead(asked: Mapping[str, Any], ladder: Sequence[Mapping[str, Any]]) -> str:
+    """Name the least budget that has a threshold, if the one asked for has none."""
+    budgets = [step["budget"] for step in ladder if step["threshold"] is not None]
+    if asked["threshold"] is not None or not budgets:
+        return ""
+    return f"; {budgets[0]:g} is kept: SELECT setting_set('error_budget', {budgets[0]:g})"
 
 
 _RESULTS = (
