@@ -92,6 +92,10 @@ def test_a_missing_or_damaged_file_is_refused(db: psycopg.Connection) -> None:
     ("name", "kind", "provider", "options", "sqlstate"),
     [
         (None, "generator", "scripted", {}, "22004"),
+        ("", "generator", "scripted", {}, "22023"),
+        ("Qwen", "generator", "scripted", {}, "22023"),
+        ("m" * 41, "generator", "scripted", {}, "22023"),
+        ("m\n", "generator", "scripted", {}, "22023"),
         ("m", "oracle", "scripted", {}, "22023"),
         ("m", "generator", "os.system", {}, "22023"),
         ("m", "generator", "mindful_scripted", {}, "22023"),

@@ -13,9 +13,12 @@ from mindful.core.errors import (
     NullValueError,
     UndefinedObjectError,
 )
+from mindful.core.pattern import linear
 from mindful.core.ports import Database, ModelFacts
 from mindful.models import providers, runtime
 
+_LONGEST_NAME = 40
+_NAME = linear(r"[a-z0-9][a-z0-9_.-]{0,39}")
 _STRONGEST = 10.0
 """Largest absolute value of an adapter's scale."""
 
@@ -35,7 +38,7 @@ def model_register(
         raise NullValueError("name, kind, provider or source is null", "Pass all four.")
     if kind not in providers.KINDS:
         raise InvalidParameterError(f'kind is "{kind}"', f"It must be one of {', '.join(providers.KINDS)}.")
-    _check_free(db, name)
+    _check_name(db, name)
     settings = _settings(options)
     facts = providers.module(provider).inspect(kind, source, settings, db)
     _insert(db, (name, kind, provider, source, json.dumps({**settings, **facts.found})), granted_to, facts)
@@ -72,7 +75,7 @@ def adapter_register(
             "Pass trained_on => '{\"TENANT\": TRAINING}' for an adapter trained on tenants' texts, else "
             "granted_to => '{mindful_user}' for all users.",
         )
-    _check_free(db, name)
+    _check_name(db, name)
     model = runtime.find(db, "generator", base)
     provider = providers.module(model.provider)
     if not hasattr(provider, "inspect_adapter") or model.adapter is not None:
@@ -135,6 +138,15 @@ def model_unload(db: Database, name: str | None) -> int:
     serving = runtime.serving(db)
     runtime.unload(name)
     return sum(held.spec.name in (name or held.spec.name,) for held in serving)
+
+
+def _check_name(db: Database, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidParameterError(
+            f'name is "{name[:_LONGEST_NAME]}"',
+            f"Pass at most {_LONGEST_NAME} characters a-z, 0-9, _, . and -, a letter or a digit first.",
+        )
+    _check_free(db, name)
 
 
 def _check_free(db: Database, name: str) -> None:
