@@ -323,8 +323,8 @@ def room_tests(rooms: set[str]) -> list[str]:
 
 
 def other_tests(_: set[str]) -> list[str]:
-    """Return the arguments for the tests of all rooms together."""
-    return ["tests/attack", "tests/client", "tests/serve"]
+    """Return the arguments for the tests of all rooms together, and for the unit tests that are slow."""
+    return ["tests/unit", "tests/attack", "tests/client", "tests/serve"]
 
 
 def noticed_by(workshop: Workshop, mutants: Sequence[Mutant], tests: Sequence[str]) -> list[Mutant]:

@@ -128,6 +128,11 @@ def test_calibration_error_of_known_bins() -> None:
     assert metric.calibration_error(right, np.full(100, 0.8)) == pytest.approx(0.3)
 
 
+def test_an_interval_draws_groups_with_all_their_answers() -> None:
+    right, pairs = np.arange(40) < 20, np.arange(40) % 20
+    assert metric.interval(lambda one, _said, _mass: one.mean(), right, right * 1.0, pairs) == (0.5, 0.5, 0.5)
+
+
 def test_intervals_hold_the_figure_and_groups_widen_them() -> None:
     found = answers(400, groups=4)
     said = fit.probabilities(fit.fit(answers(300, seed=1), NAMES), found)

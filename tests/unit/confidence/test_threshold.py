@@ -258,3 +258,17 @@ def test_the_bound_is_the_quantile_of_a_beta_distribution(answered: int) -> None
 def test_the_quantile_of_students_t() -> None:
     assert _student(20) == pytest.approx(t.ppf(0.9, 20), abs=5e-5)
     assert _student(1000) == pytest.approx(t.ppf(0.9, 1000), abs=2e-9)
+
+
+@pytest.mark.parametrize("answered", [1, 10, 45, 46, 100, 333])
+def test_the_most_errors_are_those_that_the_exact_test_allows(answered: int) -> None:
+    passing = [wrong for wrong in range(answered) if binom.cdf(wrong, answered, 0.1) <= 0.05]
+    assert _most(answered, 0.1, 0.05) == max(passing, default=None)
+
+
+def test_each_threshold_adds_a_hundredth_of_the_answers() -> None:
+    said = np.linspace(0.999, 0, 1000)
+    right = said > 0.5
+    grid = levels(said, right, 0.2, 0.1, 1000)
+    added = np.diff([(said >= level).sum() for level in grid])
+    assert set(added) == {10}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mindful.models.providers.lookup import Lookup
@@ -47,6 +48,20 @@ def test_after_a_failure_more_must_stand_before() -> None:
     assert lookup.confirm(7) is None
     assert lookup.guess([*context[:-6], 7, *TEXT[:6]], 1000) == []
     assert lookup.guess([*TEXT, *TEXT[:12]], 1000) == TEXT[12:27]
+
+
+@pytest.mark.parametrize(
+    ("right", "guessed", "failed"), [(0, 1, True), (1, 2, False), (3, 7, True), (4, 7, False)]
+)
+def test_a_guess_that_is_less_than_half_right_has_failed(right: int, guessed: int, failed: bool) -> None:
+    lookup = Lookup(guessed)
+    context = [*TEXT, *TEXT[:6]]
+    assert lookup.guess(context, 1000) == TEXT[6 : 6 + guessed]
+    for token in TEXT[6 : 6 + right]:
+        assert lookup.confirm(token) is not None
+    # Six tokens that stood before are enough, unless the last guess has failed.
+    again = [*TEXT, 7, *TEXT[20:26]]
+    assert lookup.guess(again, 1000) == ([] if failed else TEXT[26 : 26 + guessed])
 
 
 def test_no_more_is_guessed_than_there_is_room_for() -> None:

@@ -148,8 +148,6 @@ class _Cell:
     def _enough_new(self, current: Used) -> bool:
         if current.shipped and self.labels < _FEWEST_OWN:
             return False
-        if self._obstacle():
-            return False
         fitted = parts(self._rows, self._unit)[0]
         return bool(sum(row["outcome_id"] > current.last_outcome for row in fitted) >= _FEWEST_NEW)
 

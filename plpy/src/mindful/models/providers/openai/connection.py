@@ -123,7 +123,7 @@ class Connection:
         self._waiter = _Waiter(limits)
         self._socket: _Socket | None = None
 
-    def open(self, interrupts: Interrupts, seconds: float | None = None, patient: bool = False) -> None:
+    def open(self, interrupts: Interrupts, seconds: float | None, patient: bool) -> None:
         """Connect if needed. The next answer must be complete after `seconds`, by default as Limits.whole says.
 
         With `patient` the server may be silent as long.
