@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -202,6 +204,13 @@ def test_a_server_that_comes_back_is_asked_again(server: Server, host: Host) -> 
     time.sleep(1.05)
     assert generate(generator, host) == "".join(WORDS)
     assert generator.server.health.state == "up"
+
+
+def test_the_limits_are_those_of_the_page(host: Host) -> None:
+    page = (Path(__file__).parents[3] / "docs/engines.md").read_text()
+    told = dict(re.findall(r"^\| `(connect_ms|silence_s|timeout_s)` \| (\d+) \|", page, re.MULTILINE))
+    server = openai._server("http://127.0.0.1:1/v1", {}, host)
+    assert server._limits == (int(told["connect_ms"]) / 1000, int(told["silence_s"]), int(told["timeout_s"]))
 
 
 @pytest.mark.parametrize("shown", [True, False])

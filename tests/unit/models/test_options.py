@@ -29,7 +29,7 @@ from mindful.models.providers.options import (
     integer,
     readable_file,
 )
-from mindful.models.registry import adapter_register, model_register, model_unload
+from mindful.models.registry import adapter_register, model_register, model_serve, model_unload
 from unit.fakes import FakeDatabase, scripted, wrapped
 
 
@@ -142,6 +142,34 @@ def register(db: Registry, **changed: Any) -> str:
     }
     name: str = wrapped(model_register)(db, *(arguments | changed).values())
     return name
+
+
+@pytest.mark.parametrize("name", ["", "Qwen", "_m", "m" * 41, "m\n", "m n", "\u00fc"])
+def test_a_name_that_cannot_be_one_is_refused_before_the_model_is_loaded(name: str) -> None:
+    db = Registry()
+    with pytest.raises(InvalidParameterError, match="^name is "):
+        register(db, name=name, provider="nothing")
+    assert not db.asked
+
+
+@pytest.mark.parametrize(
+    ("found", "arguments", "error"),
+    [
+        ([], (None, "unix:/x", "error"), NullValueError),
+        ([], ("m", "unix:/x", None), NullValueError),
+        ([], ("m", "unix:/x", "wait"), InvalidParameterError),
+        ([], ("m", "unix:/x", "error"), UndefinedObjectError),
+        ([("scripted", None)], ("m", "unix:/x", "error"), InvalidParameterError),
+        ([("openai", None)], ("m", None, "error"), InvalidParameterError),
+        ([("llama_cpp", "base")], ("m", "unix:/x", "error"), InvalidParameterError),
+    ],
+)
+def test_files_of_llama_cpp_alone_are_served(
+    found: list[tuple[str, str | None]], arguments: tuple[Any, ...], error: type[MindfulError]
+) -> None:
+    rows = [{"kind": "generator", "provider": provider, "base": base} for provider, base in found]
+    with pytest.raises(error):
+        wrapped(model_serve)(FakeDatabase({"select m.kind": rows}), *arguments)
 
 
 def test_a_model_is_entered_with_its_facts() -> None:

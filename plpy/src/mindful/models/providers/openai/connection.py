@@ -25,10 +25,10 @@ _MOST_BYTES = 64 << 20
 class Limits(NamedTuple):
     """How long to wait, in seconds."""
 
-    connect: float = 2.0
-    silence: float = 120.0
+    connect: float
+    silence: float
     """For the next byte: a server evaluates a long prompt, or serves others first, in silence."""
-    whole: float = 600.0
+    whole: float
 
 
 class FailedError(Exception):
