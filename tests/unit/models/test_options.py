@@ -147,7 +147,7 @@ def register(db: Registry, **changed: Any) -> str:
 @pytest.mark.parametrize("name", ["", "Qwen", "_m", "m" * 41, "m\n", "m n", "\u00fc"])
 def test_a_name_that_cannot_be_one_is_refused_before_the_model_is_loaded(name: str) -> None:
     db = Registry()
-    with pytest.raises(InvalidParameterError, match="^name is "):
+    with pytest.raises(InvalidParameterError, match="name is "):
         register(db, name=name, provider="nothing")
     assert not db.asked
 
