@@ -125,9 +125,23 @@ def test_a_waiting_message_is_asked_again(mindful: Command, ana: psycopg.Connect
     ana.execute("select message_insert(%s, 'user', %s)", (session_id, QUESTION))
     assert mindful("chat", "--session", session_id, "/retry").stdout == f"{REPLY}\n"
     assert said(ana) == [("user", QUESTION), ("assistant", REPLY)]
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_finished_answer_is_drawn_again(mindful: Command, ana: psycopg.Connection) -> None:
+    told = mindful("chat", QUESTION)
+    assert told.stdout == f"{REPLY}\n"
+    (session_id,) = re.findall(r"--session (\S+)", told.stderr)
+    (first,) = ana.execute("select id from memory where role = 'assistant'").fetchone() or (None,)
+    assert mindful("chat", "--session", session_id, "/retry").stdout == f"{REPLY}\n"
+    assert said(ana) == [("user", QUESTION), ("assistant", REPLY)]
+    assert ana.execute("select id from memory where id = %s", (first,)).fetchone() is None
+    assert ana.execute("select temperature > 0 from generation").fetchall() == [(True,)]
+    ana.execute("select message_insert(%s, 'assistant', 'By the way.')", (session_id,))
     again = mindful("chat", "--session", session_id, "/retry")
     assert again.exit_code == 1
     assert "no message that waits for an answer" in again.stderr
+    assert said(ana)[1:] == [("assistant", REPLY), ("assistant", "By the way.")]
 
 
 def test_status_tells_whose_memories_these_are(mindful: Command, ana: psycopg.Connection) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -195,6 +196,21 @@ def test_a_bad_file_is_named_and_the_others_are_read(
     for line, (name, words) in zip(lines, expected, strict=True):
         assert line.startswith(f"mindful: {tmp_path / name}: ")
         assert words in line
+    assert ana.execute("select content from memory").fetchall() == [("Good.",)]
+
+
+def test_a_file_that_needs_a_package_is_named_and_the_others_are_read(
+    ingest: Command, ana: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pdf(tmp_path / "a.pdf", "A report.")
+    (tmp_path / "b.txt").write_text("Good.")
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    result = ingest(tmp_path)
+    assert (result.exit_code, result.stdout) == (1, "Files: 1 new, 1 failed. Chunks: 1 inserted.\n")
+    told = (
+        f"mindful: {tmp_path / 'a.pdf'}: needs the Python package pypdf: pip install 'pg-mindful[ingest]'\n"
+    )
+    assert told in result.stderr
     assert ana.execute("select content from memory").fetchall() == [("Good.",)]
 
 

@@ -212,6 +212,15 @@ def test_the_conversation_goes_on_after_an_error(mindful: Open, ana: psycopg.Con
     assert terminal.running()
 
 
+@pytest.mark.parametrize("word", ["exit", "quit", " quit "])
+def test_a_word_leaves(mindful: Open, ana: psycopg.Connection, word: str) -> None:
+    terminal = mindful("chat")
+    terminal.shows(PROMPT)
+    terminal.press(f"{word}\r")
+    assert terminal.ends() == 0
+    assert said(ana) == []
+
+
 def test_ctrl_c_at_the_prompt_leaves(mindful: Open) -> None:
     terminal = mindful("chat")
     terminal.shows(PROMPT)

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Generator, Iterator
 from types import FrameType
+from typing import Any
 from uuid import UUID
 
 import click
@@ -19,6 +20,13 @@ from mindful_client.errors import InvalidInputError, NotReadyError, QueryCancell
 from mindful_client.meaning import CONFIDENCE, probability_meaning
 
 _RETRY = "/retry"
+_LEAVE = ("exit", "quit")
+_VARIED = {"temperature": 0.8, "top_p": 0.95}
+"""How another answer in the place of a finished one is drawn: the likeliest one would be the same again."""
+_LAST = sql.SQL(
+    "select id, role from mindful.memory where session_id = %(session_id)s and turn > 0 order by turn desc limit 2"
+).format()
+"""The last turns of a session, the newest first."""
 _REST = sql.SQL(
     """select a.metadata ->> 'action', (a.metadata ->> 'probability')::real, (a.metadata ->> 'confidence')::real,
            array(
@@ -54,11 +62,12 @@ def chat(
     explain: bool | None,
     message: str | None,
 ) -> None:
-    """Answer MESSAGE, or talk until Ctrl-D.
+    """Answer MESSAGE, or talk until exit, quit or Ctrl-D.
 
     From a pipe, each line is a message. A message is stored before its answer starts. Ctrl-C stops an answer, and
-    /retry asks for it again. With --explain, an answer is followed by its action, the probability that it is right, the
-    model's confidence, and the memories that the model saw.
+    /retry asks for it again. After a finished answer, /retry forgets that answer and draws another one. With
+    --explain, an answer is followed by its action, the probability that it is right, the model's confidence, and the
+    memories that the model saw.
     """
     if session_id is not None and system is not None:
         raise click.UsageError("--system is for new conversations: leave out --session")
@@ -113,6 +122,8 @@ class _Talk:
                 show()
                 self.stopped = False
                 return
+            if line.strip() in _LEAVE:
+                return
             try:
                 self.say(line)
             except (InvalidInputError, NotReadyError, QueryCancelledError) as error:
@@ -122,11 +133,14 @@ class _Talk:
         """Print the answer to a message as the model makes it. Ignore blank lines."""
         if not message.strip():
             return
+        options = self._options
         if message.strip() != _RETRY:
             self._unstored = message
         elif self._session_id is None:
             raise NotReadyError("no message waits for an answer", hint="Type a message.")
-        self._print(self._answer())
+        elif self._unstored is None and self._forgets_answer():
+            options = options | _VARIED
+        self._print(self._answer(options))
         if self._explains and not self.stopped:
             self._explain()
 
@@ -135,7 +149,15 @@ class _Talk:
         if self._session_id != self._known:
             show(f"Continue with: mindful chat --session {self._session_id}", err=True)
 
-    def _answer(self) -> Generator[str, None, None]:
+    def _forgets_answer(self) -> bool:
+        """Forget the last answer, if it follows the user's message. One that called tools stays."""
+        turns = list(self._client._run(Call(_LAST, {"session_id": self._session_id}, list)))
+        if [role for _, role in turns] not in (["assistant", "user"], ["clarification", "user"]):
+            return False
+        self._client.memory_forget(ids=[turns[0][0]])
+        return True
+
+    def _answer(self, options: dict[str, Any]) -> Generator[str, None, None]:
         if self._session_id is None:
             title = printable((self._unstored or "")[:60])
             self._session_id = self._client.session_start(title=title, **self._start)
@@ -143,7 +165,7 @@ class _Talk:
             self._client.message_insert(self._session_id, "user", self._unstored)
             self._unstored = None
         if not self.stopped:
-            yield from self._client.llm_chat_stream(None, session_id=self._session_id, **self._options)
+            yield from self._client.llm_chat_stream(None, session_id=self._session_id, **options)
 
     def _explain(self) -> None:
         """Print the action, the probability, the confidence and the memories of the last answer."""

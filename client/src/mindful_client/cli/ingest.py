@@ -91,6 +91,8 @@ class _Reader:
             self._files[self._remember(str(path), path, named)] += 1
         except (UnreadableError, OSError) as error:
             self._fail(path, error.strerror or str(error) if isinstance(error, OSError) else str(error))
+        except ModuleNotFoundError as error:
+            self._fail(path, f"needs the Python package {error.name}: pip install 'pg-mindful[ingest]'")
         except (InvalidInputError, AlreadyExistsError) as error:
             self._fail(path, error.message)
 
