@@ -353,6 +353,28 @@ def test_the_window_begins_with_a_question_and_shows_only_talk(roles: list[str],
     assert window[:1] in ([], ["user"])
 
 
+@pytest.mark.parametrize(
+    ("message", "memories", "asked"),
+    [
+        ("Where is it?", (), 'What do you mean by "it"?'),
+        (
+            "Where does Anna live?",
+            ("I met Anna Berg in Rome.", "I saw Anna Lund in Oslo."),
+            "Which one do you mean: Anna Berg or Anna Lund?",
+        ),
+    ],
+)
+def test_a_stream_asks_back_before_the_model_answers(
+    message: str, memories: Sequence[str], asked: str
+) -> None:
+    settings = {"chat_clarify": True, "chat_unknown": False}
+    conversation = chat_of(database(memories=memories_of(*memories), settings=settings), message)
+    assert list(conversation.stream()) == [asked]
+    assert conversation.outcome()["action"] == "clarify"
+    db = database(memories=memories_of(*memories), settings={"chat_unknown": False})
+    assert asked not in list(chat_of(db, message).stream())
+
+
 def test_a_streamed_reply_comes_piece_by_piece_and_is_stored_at_its_end() -> None:
     db = database(default="one two three")
     pieces: Iterator[str] = chat_of(db).stream()

@@ -209,3 +209,9 @@ def test_a_reply_to_what_is_meant_asks_again() -> None:
 )
 def test_a_part_of_a_name_becomes_the_whole_name(question: str, expected: str) -> None:
     assert named(question, "Anna Stein") == expected
+
+
+def test_lower_case_letters_outside_of_a_to_z_are_no_names() -> None:
+    memories = ["Wir sahen über märz im Kino.", "Wir sahen über élan im Kino."]
+    assert of_names("Was ist über dem Haus?", memories) is None
+    assert of_names("Where is Émile?", ["I met Émile Zola.", "I met Émile Roux."]) is not None

@@ -56,10 +56,12 @@ for name, source in MODULES.items():
 
 
 @pytest.mark.parametrize("made", [*pattern.LINEAR, *pattern.SHORT], ids=lambda made: made.pattern[:30])
-def test_a_capital_is_told_as_one_of_any_alphabet(made: pattern.Linear) -> None:
+def test_a_capital_is_told_as_one_of_any_alphabet(made: pattern.Linear | pattern.Short) -> None:
     """What is no lower-case letter of ASCII may be a lower-case one of others, and [A-Z] leaves theirs out of names."""
     assert "[^\\W\\d_a-z]" not in made.pattern
     assert not re.search(r"\[A-Z\](?:\\w|\[\\w|\[\^\\W)", made.pattern)
+    flags = made._pattern.flags if isinstance(made, pattern.Short) else made.flags
+    assert pattern.CAPITAL not in made.pattern or not flags & pattern.IGNORECASE
 
 
 def milliseconds(call: Callable[[], object], enough: float = NOISE_MS) -> float:

@@ -73,14 +73,14 @@ def test_vectors_are_in_the_order_of_their_texts_and_a_long_text_is_read_to_64_c
     ("lengths", "batches"),
     [
         ([10] * 17, [8, 8, 1]),
-        ([1000, 1000], [2]),
-        ([1000, 1001], [1, 1]),
-        ([1, 2, 400, 700], [3, 1]),  # the shorter ones are filled up: 3 times 400 characters
+        ([500, 500], [2]),
+        ([500, 501], [1, 1]),
+        ([1, 2, 300, 500], [3, 1]),  # the shorter ones are filled up: 3 times 300 characters
         ([5000, 5000, 1], [1, 1, 1]),
         ([], []),
     ],
 )
-def test_a_batch_has_eight_texts_and_two_thousand_characters_filled_up(
+def test_a_batch_has_eight_texts_and_a_thousand_characters_filled_up(
     lengths: list[int], batches: list[int]
 ) -> None:
     model, scorer, host = Encoder(), Scorer(), Host(Path())
@@ -94,7 +94,7 @@ def test_a_batch_has_eight_texts_and_two_thousand_characters_filled_up(
 def test_the_query_counts_with_each_text() -> None:
     scorer = Scorer()
     list(SentenceReranker(scorer).score("q" * 256, ["x" * 256] * 5, Host(Path())))
-    assert [len(batch) for batch in scorer.batches] == [3, 2]
+    assert [len(batch) for batch in scorer.batches] == [1] * 5
 
 
 @pytest.mark.parametrize("kind", ["encode", "predict"])

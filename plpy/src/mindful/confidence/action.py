@@ -264,6 +264,7 @@ def _weigh(trail: Trail) -> None:
             "action",
             "reason",
             "after",
+            "is_ranked",
         ):
             setattr(decision, name, getattr(again, name))
     decision.total_ms += (time.perf_counter() - started) * 1000
