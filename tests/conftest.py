@@ -5,6 +5,7 @@ A session makes one template database with the extension and its models; every t
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
@@ -31,6 +32,8 @@ GROUPS = {
 
 ROUTED = bool(os.environ.get("MINDFUL_TEST_ROUTED"))
 """Whether roles call through a router, before one partition: `make test-routed`."""
+_ECHO = {"labels": "echo", "echo_prefix": "<|im_start|>"}
+"""What registration finds out by a refrain, which two layers do not repeat."""
 NOT_ROUTED = Path(__file__).parent / "router" / "not_routed.txt"
 
 
@@ -111,7 +114,8 @@ def brief_template(cluster: Cluster, template: str, brief_file: str) -> Iterator
         with cluster.connect(name) as connection:
             address = os.environ.get("MINDFUL_TEST_BRIEF")
             where = ("openai", address) if address else ("llama_cpp", brief_file)
-            connection.execute("select model_register('brief', 'generator', %s, %s)", where)
+            options = json.dumps(_ECHO if os.environ.get("MINDFUL_TEST_SERVER") == "llama-cpp-python" else {})
+            connection.execute("select model_register('brief', 'generator', %s, %s, %s)", (*where, options))
             connection.execute("select model_default_set('brief')")
         yield name
 

@@ -26,11 +26,8 @@ _BOTH = {
 }
 _ESTIMATE = "texts past the context are cut by an estimate"
 _WHOLE = "an answer that is not streamed has no first_token_ms"
-_FEW = "the server shows the 20 likeliest tokens alone, and the cut-down model's labels are not among them"
 _OTHERS = {
     "generate/test_batch.py::test_every_answer_is_logged_as_a_single_one_is": _WHOLE,
-    "generate/test_cache.py::test_labels_are_kept_as_answers_are": _FEW,
-    "generate/test_cache.py::test_a_repeated_text_of_one_call_is_kept_once": _FEW,
     "memory/test_embedder.py::test_the_gguf_embedder_is_the_reference_model": _ESTIMATE,
     "confidence/test_review.py::test_the_same_answer_gets_the_same_review_on_any_connection": _AGAIN,
 }
