@@ -29,6 +29,8 @@ from unit.models.host import CancelledError, Host
         "file:///etc/passwd",
         "http://",
         "http://user:sk-secret@127.0.0.1/v1",
+        "http://sk-secret@127.0.0.1/v1",
+        "http://:sk-secret@127.0.0.1/v1",
         "http://127.0.0.1/v1?key=sk-secret",
         "http://127.0.0.1/v1#x",
         "http://127.0.0.1:99999/v1",
