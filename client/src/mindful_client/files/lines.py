@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import IO, Any
 from uuid import UUID, uuid5
 
-from mindful_client.files import UnreadableError
+from mindful_client.files import LONGEST, UnreadableError
 
 _ROLES = {
     "system": ("system", "developer"),
@@ -21,8 +21,6 @@ _ROLES = {
 _ROLE_OF = {name: role for role, names in _ROLES.items() for name in names}
 _NAMESPACE = UUID("6f1d2c1e-6d3b-4f0e-9a55-0f6f4c9a2f3b")
 """Namespace of conversation ids, so that a second import recognizes a conversation."""
-_LONGEST = 1 << 18
-"""Largest message, in bytes."""
 _MILLISECONDS = 1e11
 """Times from here on are milliseconds. As seconds they would be after the year 5138."""
 Json = Mapping[str, Any]
@@ -131,8 +129,8 @@ def _messages(number: int, conversation: Json) -> Iterator[dict[str, Any]]:
         if role is None:
             raise UnreadableError(f"{where} has no role that is known")
         content = _content(message).replace("\0", "")
-        if len(content.encode(errors="replace")) > _LONGEST:
-            raise UnreadableError(f"{where} has more than {_LONGEST} bytes")
+        if len(content.encode(errors="replace")) > LONGEST:
+            raise UnreadableError(f"{where} has more than {LONGEST} bytes")
         if content.strip():  # programs leave empty messages where they keep states
             time = _time(message.get("create_time") or message.get("created_at") or message.get("timestamp"))
             yield {"role": role, "content": content, "created_at": time}

@@ -8,14 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mindful_client.files import UnreadableError
+from mindful_client.files import LONGEST, UnreadableError
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _VERSION = re.compile(r"^[^\S\n]*(?:\{\s*)?[\"']?(?:openapi|swagger)[\"']?\s*:", re.MULTILINE)
 _DEEPEST = 3
 """Largest depth of nested named schemas."""
-_LONGEST = 1 << 18
-"""Largest memory, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def _part(
         "operation_id": operation.get("operationId"),
         "tags": tags or None,
     }
-    content = "\n".join(lines).encode()[:_LONGEST].decode(errors="ignore").replace("\0", "")
+    content = "\n".join(lines).encode()[:LONGEST].decode(errors="ignore").replace("\0", "")
     return {
         "key": key,
         "content": content,
