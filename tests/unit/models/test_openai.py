@@ -22,6 +22,7 @@ from mindful.core.errors import (
 from mindful.core.ports import Completion, Message, ModelSpec, Sampling
 from mindful.models.providers import openai
 from mindful.models.providers.openai import http
+from mindful.models.providers.openai.connection import Limits
 from mindful.models.providers.openai.constraint import is_plain
 from support.clock import within
 from support.misbehaving import DIMS, WORDS, Server, misbehaving
@@ -40,6 +41,8 @@ OPTIONS = {
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(http, "_BACK_OFF_S", (0.01, 0.02))
+    # Options are whole seconds, and tests wait for them.
+    monkeypatch.setattr(openai, "Limits", lambda *seconds: Limits(*(one / 2 for one in seconds)))
     http._health.clear()
     with misbehaving() as running:
         yield running
