@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import LiteralString
 
 import psycopg
@@ -36,7 +37,7 @@ class Terminal:
         self._screen, inner = pty.openpty()
         self._process = subprocess.Popen(
             [sys.executable, "-c", LAUNCH, *arguments],
-            env=os.environ | {"MINDFUL_DSN": dsn, "TERM": "dumb"},
+            env={"MINDFUL_HISTORY": "", **os.environ, "MINDFUL_DSN": dsn, "TERM": "dumb"},
             stdin=inner,
             stdout=inner,
             stderr=inner,
@@ -210,6 +211,27 @@ def test_the_conversation_goes_on_after_an_error(mindful: Open, ana: psycopg.Con
     terminal.shows(r"mindful: memories is 99\r\nHint: [^\n]+\n" + PROMPT)
     assert said(ana) == ["user"]
     assert terminal.running()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.usefixtures("scripted_answers")
+def test_lines_of_earlier_chats_come_back_unless_none_are_kept(
+    mindful: Open, ana: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    file = tmp_path / "state/history"
+    monkeypatch.setenv("MINDFUL_HISTORY", str(file) if kept else "")
+    for keys in ("Hello.\r", "\x1b[A\r" if kept else "Hello.\r"):
+        terminal = mindful("chat")
+        terminal.shows(PROMPT)
+        terminal.press(keys)
+        terminal.shows(r"Hello\.\r\n.+\r\n" + PROMPT)
+        terminal.press("exit\r")
+        assert terminal.ends() == 0
+    assert said(ana) == ["user", "assistant"] * 2
+    assert file.exists() == kept
+    if kept:
+        assert file.read_text().splitlines() == ["Hello.", "exit", "Hello.", "exit"]
+        assert file.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("word", ["exit", "quit", " quit "])

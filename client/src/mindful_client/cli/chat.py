@@ -14,6 +14,7 @@ import click
 from psycopg import sql
 
 from mindful_client.calls.statement import Call
+from mindful_client.cli.history import edited_lines
 from mindful_client.cli.output import given, printable, report, show
 from mindful_client.client import Client
 from mindful_client.errors import InvalidInputError, NotReadyError, QueryCancelledError
@@ -76,7 +77,8 @@ def chat(
         if message is not None:
             talk.say(message)
         elif sys.stdin.isatty():
-            talk.converse()
+            with edited_lines():
+                talk.converse()
         else:
             for line in sys.stdin:
                 talk.say(line.removesuffix("\n"))
@@ -112,8 +114,6 @@ class _Talk:
 
     def converse(self) -> None:
         """Answer lines from a terminal until the user leaves. Report errors that another message can correct."""
-        with contextlib.suppress(ImportError):
-            import readline  # noqa: F401  (gives input() its line editing)
         prompt = "> " if sys.stdout.isatty() else ""
         while True:
             try:
