@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from mindful.core.errors import ContextLengthError, MindfulError
 from mindful.core.ports import Sampling
+from mindful.generate.schema_grammar import grammar_of
 from mindful.models.providers.openai.constraint import Constraints
 from unit.models.host import Host
 
@@ -74,3 +75,29 @@ def test_a_grammar_that_would_end_the_server_is_refused_here(host: Host, grammar
     with pytest.raises(MindfulError) as caught:
         bounded(grammar, host)
     assert caught.value.sqlstate == sqlstate
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+    ],
+)
+@pytest.mark.parametrize("server", ["llama.cpp", "llama-cpp-python"])
+def test_a_schema_that_is_only_itself_is_sent_to_no_server(
+    schema: dict[str, Any], server: str, host: Host
+) -> None:
+    sampling = Sampling(4, grammar=grammar_of(schema, lambda _value, _part: True), schema=schema)
+    with pytest.raises(MindfulError) as caught:
+        Constraints({"server": server}).of(sampling, host)
+    assert caught.value.sqlstate == "22023"
+
+
+def test_a_schema_that_has_itself_within_is_sent_as_llama_cpps_own_grammar(host: Host) -> None:
+    schema = {"type": "object", "properties": {"a": {"$ref": "#"}}}
+    text = grammar_of(schema, lambda _value, _part: True)
+    constraint = Constraints({"server": "llama-cpp-python"}).of(
+        Sampling(4, grammar=text, schema=schema), host
+    )
+    assert (constraint.body, constraint.watches) == ({"grammar": text}, False)

@@ -86,6 +86,8 @@ class Constraints:
                 "Use a simpler json_schema, or a model of mindful engine. If all users are trusted, an administrator "
                 "can set the option grammars to true.",
             )
+        # llama.cpp's own parser ends the server by a rule that only refers to itself.
+        self._made().guide(sampling.grammar, interrupts)
         return Constraint({"grammar": sampling.grammar})
 
     def _made(self) -> Guides:
