@@ -220,7 +220,7 @@ def test_lines_of_earlier_chats_come_back_unless_none_are_kept(
 ) -> None:
     file = tmp_path / "state/history"
     monkeypatch.setenv("MINDFUL_HISTORY", str(file) if kept else "")
-    for keys in ("Hello.\r", "\x1b[A\r" if kept else "Hello.\r"):
+    for keys in ("Hello.\r", "\x1b[A\x1b[A\r" if kept else "Hello.\r"):
         terminal = mindful("chat")
         terminal.shows(PROMPT)
         terminal.press(keys)
