@@ -42,7 +42,8 @@ class Server:
             self._process = subprocess.Popen(
                 [*self._alone, python, str(Path(__file__).with_name("train_server.py")), str(other.fileno())],
                 pass_fds=[other.fileno()],
-                env=os.environ | {"PYTHONPATH": PACKAGES, "HF_HUB_OFFLINE": "1"},
+                env=os.environ
+                | {"PYTHONPATH": f"{PACKAGES}:{Path(__file__).parents[1]}", "HF_HUB_OFFLINE": "1"},
             )
 
     @property

@@ -12,10 +12,11 @@ import os
 import socket
 import subprocess
 import sys
-import traceback
+from functools import partial
 from typing import Any
 
 import mindful_training.run  # noqa: F401 - what the forked processes need not import
+from client.command_process import become
 from mindful_client.cli import main
 
 
@@ -33,36 +34,18 @@ def serve(requests: socket.socket) -> None:
             answer = os.fork()
             if answer == 0:
                 requests.close()
-                _become(request, *outputs)
+                become({1: outputs[0], 2: outputs[1]}, partial(_run, request))
             for output in outputs:
                 os.close(output)
         requests.send(json.dumps(answer).encode())
 
 
-def _become(request: dict[str, Any], stdout: int, stderr: int) -> None:
-    """Be the command until it ends."""
-    for fd, output in ((1, stdout), (2, stderr)):
-        os.dup2(output, fd)
-        os.close(output)
-    # Python remembers of its own whether they can be sought in.
-    sys.stdout = os.fdopen(1, "w", closefd=False)
-    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+def _run(request: dict[str, Any]) -> None:
     os.environ.update(request["environment"])
-    status = 1
-    try:
-        if request["disk"]:
-            size, directory = request["disk"]
-            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", directory], check=True)
-        main(request["arguments"], prog_name="mindful")
-        status = 0
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+    if request["disk"]:
+        size, directory = request["disk"]
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", directory], check=True)
+    main(request["arguments"], prog_name="mindful")
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ import signal
 import socket
 import subprocess
 import sys
-import traceback
 from pathlib import Path
+
+from client.command_process import become
 
 _MOST = 1 << 17
 """Bytes of arguments and environment."""
@@ -69,8 +70,7 @@ def _watch(connection: socket.socket, data: bytes, files: list[int]) -> None:
     command = os.fork()
     if not command:
         connection.close()
-        arguments, environment = json.loads(data)
-        _become(arguments, environment, files)
+        become(dict(enumerate(files)), functools.partial(_run, *json.loads(data)))
     for file in [0, *files]:
         os.close(file)
     _, status = os.waitpid(command, 0)
@@ -80,28 +80,10 @@ def _watch(connection: socket.socket, data: bytes, files: list[int]) -> None:
         os._exit(0)
 
 
-def _become(arguments: list[str], environment: dict[str, str], files: list[int]) -> None:
-    """Be the command until it ends."""
-    for at, file in enumerate(files):
-        os.dup2(file, at)
-        os.close(file)
-    # Python remembers of its own whether they can be sought in.
-    sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
-    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+def _run(arguments: list[str], environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
-    status = 1
-    try:
-        main(arguments, prog_name="mindful")
-        status = 0
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+    main(arguments, prog_name="mindful")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from mindful.core.ports import Database, ModelFacts
 from mindful.models import providers, runtime
 
 _LONGEST_NAME = 40
-_NAME = linear(r"[a-z0-9][a-z0-9_.-]{0,39}")
+_NAME = linear(rf"[a-z0-9][a-z0-9_.-]{{0,{_LONGEST_NAME - 1}}}")
 _STRONGEST = 10.0
 """Largest absolute value of an adapter's scale."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,9 +45,8 @@ class SentenceEmbedder:
         """Embed texts as unit vectors."""
         order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
         vectors: list[Vector] = [()] * len(texts)
-        read = [texts[at][: self.context_length * _CHARACTERS] for at in order]
-        done = 0
-        for batch in _batches(read):
+        places = iter(order)
+        for batch in _batches([texts[at][: self.context_length * _CHARACTERS] for at in order]):
             encode = partial(
                 self._model.encode,
                 batch,
@@ -54,9 +54,9 @@ class SentenceEmbedder:
                 normalize_embeddings=True,
                 show_progress_bar=False,
             )
-            for at, row in zip(order[done:], _apart(encode, interrupts), strict=False):
+            rows = _apart(encode, interrupts)
+            for at, row in zip(islice(places, len(batch)), rows, strict=True):
                 vectors[at] = row.tolist()
-            done += len(batch)
         return vectors
 
     def count(self, text: str) -> int:
@@ -104,10 +104,8 @@ def _batches(texts: Sequence[str], beside: int = 0) -> Iterator[list[str]]:
     """Yield the texts in batches, each of which is read with so many other characters."""
     batch: list[str] = []
     for text in texts:
-        characters = (len(batch) + 1) * (
-            max(map(len, [*batch, text])) + beside
-        )  # shorter texts are filled up
-        if batch and (len(batch) == _BATCH or characters > _BATCH_CHARACTERS):
+        longest = max(map(len, (*batch, text))) + beside  # shorter texts are filled up
+        if batch and (len(batch) == _BATCH or (len(batch) + 1) * longest > _BATCH_CHARACTERS):
             yield batch
             batch = []
         batch.append(text)
