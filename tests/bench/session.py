@@ -74,10 +74,14 @@ def _said(db: psycopg.Connection, session: str, number: int, model: str | None) 
 
 @contextmanager
 def _told(db: psycopg.Connection) -> Iterator[dict[int, str]]:
-    """Make a short and a long session of one user, so that recall is among the same memories, and undo them."""
+    """Make a short and a long session of one user, so that recall is among the same memories, and undo them.
+
+    The role is an ordinary user, for whom row-level security holds.
+    """
     with db.transaction(force_rollback=True):
         script = Jsonb({"default": "It is about what you said before."})
         db.execute("select model_register('bench-scripted', 'generator', 'scripted', '', %s)", (script,))
+        db.execute("create role bench_user; grant mindful_user to bench_user; set role bench_user")
         sessions = {}
         for turns, offset in ((EARLY, LATE), (LATE, 0)):
             texts = [row[0] for row in db.execute(_TEXTS, (offset, turns))]

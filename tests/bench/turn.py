@@ -162,11 +162,13 @@ def _settled(db: psycopg.Connection) -> Iterator[str]:
     with _told(db) as sessions:
         for session in sessions.values():
             db.execute("select mindful.session_summarize(%s, 'extract')", (session,))
+        db.execute("reset role")
         db.execute("analyze")  # As autovacuum does, so that each run plans by the same sizes.
         db.execute("select llm_embed('Hi')")
         db.execute(_WATCH)
         db.execute(_SPENT)
         db.execute(_STATEMENTS)
+        db.execute("set role bench_user")
         yield sessions[LATE]
 
 

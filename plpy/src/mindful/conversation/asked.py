@@ -164,16 +164,18 @@ def nouns_asked(question: str) -> Sequence[str]:
 
 def has_measure(question: str, memory: str) -> bool:
     """Return whether a memory has the measure that a question asks for, such as money or an age."""
-    return _tells(_MEASURES, question, memory)
+    return all(told.search(memory) for told in _wanted(_MEASURES, question))
 
 
 def has_time(question: str, memory: str) -> bool:
     """Return whether a memory has the kind of time that a question asks for: a year, or a time of day."""
-    return _tells(_TIMES, question, memory)
+    return all(told.search(memory) for told in _wanted(_TIMES, question))
 
 
-def _tells(forms: Sequence[tuple[Linear, Linear]], question: str, memory: str) -> bool:
-    return all(told.search(memory) for asked, told in forms if asked.search(question))
+@lru_cache(maxsize=8)
+def _wanted(forms: tuple[tuple[Linear, Linear], ...], question: str) -> list[Linear]:
+    """Return what a memory must have to answer a question of these forms."""
+    return [told for asked, told in forms if asked.search(question)]
 
 
 def _nouns(question: str, forms: tuple[Short, ...]) -> list[str]:

@@ -28,7 +28,7 @@ _NO_NAME = linear(
     r"Uber|An?|The|If|When|At|On|In"
 )
 
-_SENTENCE = linear(r"(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<=[.!?])\s+|\n+")
+_SENTENCE = linear(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)\s+|\n+")
 _LASTING = linear(
     r"\b(?:from now on|from here on|in (?:the )?future|always|in all (?:our )?chats)\b,?", IGNORECASE
 )

@@ -67,7 +67,8 @@ _KINDS = tuple(
         ),
     )
 )
-_SENTENCE = linear(r"(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bMrs\.)(?<=[.!?])\s+|\n+")
+# What fails at most places comes first.
+_SENTENCE = linear(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bMrs\.)\s+|\n+")
 _WORD = linear(r"[^\W_]+(?:['\u2019.,:_-][^\W_]+)*")
 _MANY = ("s", "ren", "people")
 _PLAIN = linear(r"[^\W_]+")
