@@ -20,9 +20,10 @@ import time
 from collections import Counter
 from mindful.core.backend import Backend
 from mindful.models.providers.llama.embedder import LlamaEmbedder
+from mindful_scripted import ScriptedGenerator
 
 class Watch:
-    embedder = [0.0, 0.0]
+    embedder, generator = [0.0, 0.0], [0.0, 0.0]
     statements, ms, within = Counter(), Counter(), [0.0]
 
 def watched(call, note):
@@ -38,21 +39,35 @@ def watched(call, note):
             note(arguments[0], clock, processor, processor - inner)
     return timed
 
-def embedded(texts, clock, processor, own):
-    Watch.embedder = [Watch.embedder[0] + clock, Watch.embedder[1] + processor]
+def spent(sums):
+    def add(_argument, clock, processor, own):
+        sums[0] += clock
+        sums[1] += processor
+    return add
+
+def streamed(call):
+    step = watched(lambda self, _tokens, pieces: next(pieces, None), spent(Watch.generator))
+    def stream(self, tokens, *arguments):
+        pieces = call(self, tokens, *arguments)
+        while (piece := step(self, tokens, pieces)) is not None:
+            yield piece
+    return stream
 
 def executed(sql, clock, processor, own):
     Watch.statements[sql] += 1
     Watch.ms[sql] += own
 
-LlamaEmbedder.embed = watched(LlamaEmbedder.embed, embedded)
+LlamaEmbedder.embed = watched(LlamaEmbedder.embed, spent(Watch.embedder))
+ScriptedGenerator.encode = watched(ScriptedGenerator.encode, spent(Watch.generator))
+ScriptedGenerator.count = watched(ScriptedGenerator.count, spent(Watch.generator))
+ScriptedGenerator.stream = streamed(ScriptedGenerator.stream)
 Backend.rows = watched(Backend.rows, executed)
 Backend.watch = Watch
 $do$"""
 _SPENT = """create function pg_temp.spent() returns double precision[] language plpython3u as $$
 import time
 from mindful.core.backend import Backend
-return [*Backend.watch.embedder, time.process_time() * 1000]
+return [*Backend.watch.embedder, *Backend.watch.generator, time.process_time() * 1000]
 $$"""
 _STATEMENTS = """create function pg_temp.statements(out sql text, out number bigint, out ms double precision)
 returns setof record language plpython3u as $$
@@ -114,16 +129,17 @@ def _shown(values: list[float]) -> str:
 
 
 def _turns(connect: Connecting, count: int) -> tuple[list[Spent], list[Spent], list[Part]]:
-    """Time turns with a generator that repeats a line; the embedder's own time is taken off."""
+    """Time turns with a generator that repeats a line; the models' own time is taken off."""
     beyond, embedding = [], []
     with connect() as db, _settled(db) as session:
         for number in range(_SETTLE + count):
             if number == _SETTLE:
                 db.execute("select from pg_temp.statements()")
             chat = "select llm_chat(%s, %s, model => 'bench-scripted')"
-            total, embedded = _spent(db, chat, f"Tell me a long story about number {number}.", session)
+            message = f"Tell me a long story about number {number}."
+            total, embedded, generated = _spent(db, chat, message, session)
             if number >= _SETTLE:
-                beyond.append((total[0] - embedded[0], total[1] - embedded[1]))
+                beyond.append(tuple(a - b - c for a, b, c in zip(total, embedded, generated, strict=True)))
                 embedding.append(embedded)
         parts = _parts(db, count, statistics.fmean(processor for _, processor in beyond))
     return beyond, embedding, parts
@@ -172,14 +188,15 @@ def _settled(db: psycopg.Connection) -> Iterator[str]:
         yield sessions[LATE]
 
 
-def _spent(db: psycopg.Connection, sql: str, *arguments: object) -> tuple[Spent, Spent]:
-    """Time a call, and the embedder within it."""
+def _spent(db: psycopg.Connection, sql: str, *arguments: object) -> tuple[Spent, Spent, Spent]:
+    """Time a call, and the embedder and the generator within it."""
     before = _read(db)
     started = time.perf_counter()
     db.execute(sql, arguments).fetchall()
     ms = (time.perf_counter() - started) * 1000
     after = _read(db)
-    return (ms, after[2] - before[2]), (after[0] - before[0], after[1] - before[1])
+    *models, processor = (b - a for a, b in zip(before, after, strict=True))
+    return (ms, processor), (models[0], models[1]), (models[2], models[3])
 
 
 def _read(db: psycopg.Connection) -> list[float]:
