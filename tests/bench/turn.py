@@ -139,7 +139,8 @@ def _turns(connect: Connecting, count: int) -> tuple[list[Spent], list[Spent], l
             message = f"Tell me a long story about number {number}."
             total, embedded, generated = _spent(db, chat, message, session)
             if number >= _SETTLE:
-                beyond.append(tuple(a - b - c for a, b, c in zip(total, embedded, generated, strict=True)))
+                clock, processor = (a - b - c for a, b, c in zip(total, embedded, generated, strict=True))
+                beyond.append((clock, processor))
                 embedding.append(embedded)
         parts = _parts(db, count, statistics.fmean(processor for _, processor in beyond))
     return beyond, embedding, parts

@@ -4,8 +4,28 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
+from support import one
 
 pytestmark = pytest.mark.shares
+
+_THINGS = (
+    *(
+        "oven",
+        "fridge",
+        "roof",
+        "boiler",
+        "kettle",
+        "carpet",
+        "fence",
+        "gate",
+        "lamp",
+        "mirror",
+        "stove",
+        "sink",
+    ),
+    *("table", "bench", "shelf", "door"),
+)
 
 STATED = (
     "Hi! I am Tom and I run a small bakery in Leeds with my sister Priya.",
@@ -173,6 +193,39 @@ def test_a_statement_is_acknowledged_without_memories(told: psycopg.Connection) 
         "select reply, memory_ids from llm_chat_detail('Our oven from Italy broke down in March.', max_tokens => 32)"
     ).fetchone()
     assert row == ("I will remember that.", [])
+
+
+def test_a_general_question_after_many_statements_is_not_acknowledged(customer: psycopg.Connection) -> None:
+    session = one(customer, "select session_start()")
+    facts = [f"The {thing} of our house is {at} years old." for at, thing in enumerate(_THINGS, start=2)]
+    said = [
+        {"role": role, "content": text}
+        for fact in facts
+        for role, text in (("user", fact), ("assistant", "I will remember that."))
+    ]
+    customer.execute("select count(*) from message_insert_many(%s, %s)", (session, Jsonb(said)))
+    for question, answer in (
+        ("What is the capital of Norway?", "Oslo"),
+        ("What is the largest ocean?", "ocean"),
+    ):
+        assert answer.lower() in one(customer, "select llm_chat(%s, %s)", question, session).lower()
+
+
+def test_what_no_memory_tells_is_unknown_late_in_a_conversation_too(customer: psycopg.Connection) -> None:
+    session = one(customer, "select session_start()")
+    said = [
+        {"role": role, "content": text}
+        for at in range(40)
+        for role, text in (
+            ("user", f"The shelf {at} in the cellar is {at + 50} cm wide."),
+            ("assistant", "Noted."),
+        )
+    ]
+    customer.execute("select count(*) from message_insert_many(%s, %s)", (session, Jsonb(said)))
+    assert one(customer, "select session_summarize(%s, 'extract')", session)
+    told = one(customer, "select llm_chat('What is the shoe size of my uncle?', %s)", session)
+    assert told.startswith("I do not know")
+    assert "63" in one(customer, "select llm_chat('How wide is the shelf 13?', %s)", session)
 
 
 def test_advice_is_given_without_memories_of_other_matters(told: psycopg.Connection) -> None:

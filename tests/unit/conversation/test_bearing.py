@@ -34,6 +34,9 @@ def bearing(question: str, held: dict[int, str], lacked: dict[int, str] | None =
         ("Samuel is 18.", True),
         ("Samuel lives in Paris.", True),
         ("The answer is not known to me.", False),
+        ("The answer is: Mr. Samuel.", False),
+        ("The answer is: Mr. Okoro.", True),
+        ("It was Prof. Okoro.", True),
     ],
 )
 def test_names_and_numbers_of_a_reply_are_those_of_its_sources(reply: str, expected: bool) -> None:

@@ -77,8 +77,8 @@ SEVERAL = linear(r"(?<!\bwhen )\b(?:are|were|both|all|which of|names of|list)\b"
 _TELLS_NAME = linear(r"\b(?:your (?:\w+ )?name is|you are|you're|call(?:ed)? you|you go by) (.*)", IGNORECASE)
 _DENIES = linear(r"\b(?:no|not|never|cannot)\b|n['\u2019]t\b", IGNORECASE)
 _NUMBER = linear(r"\d+")
-_NAME = linear(rf"(?<=[^\W.!?:] ){CAPITAL}\w+")
-"""A capitalized word within a sentence."""
+_NAME = linear(rf"(?:(?<=[^\W.!?:] )|(?<=\b(?:Dr|Mr|Ms|St)\. )|(?<=\bMrs\. )|(?<=\bProf\. )){CAPITAL}\w+")
+"""A capitalized word within a sentence, or after a title."""
 _TITLE = linear(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St)\.? ")
 _PART = linear(r"\d+|[^\W\d_]+")
 _IDENTIFIER = linear(r"\b\d[\d.]*[A-Za-z]?\b")
@@ -196,7 +196,7 @@ class Bearing(NamedTuple):
         if any(new in shown and self._is_of_old(said, old, new) for old, new in self.outdated.items()):
             return False  # the newer memory names the older answer too
         if name := self.name_told(shown):
-            return any(part.lower() in said for part in _PART.findall(name))
+            return any(part.lower() in said for part in _PART.findall(_TITLE.sub("", name)))
         enough = all if self.everything else any
         rests = [
             enough(set(_PART.findall(word.lower())) - {"s"} <= said for word in words)

@@ -20,7 +20,7 @@ from mindful.conversation.prompt import LAYOUT, OWN, Context, Part, acknowledgem
 from mindful.conversation.reading import Reading, read
 from mindful.conversation.statement import states
 from mindful.conversation.tool import Toolbox
-from mindful.conversation.window import cost, first, fitting, from_user, turn_of
+from mindful.conversation.window import cost, first, fitting, from_user, turn_of, without_refrains
 from mindful.core.entry import sql_function
 from mindful.core.errors import InvalidParameterError, NotReadyError, NullValueError
 from mindful.core.ports import Database, Generator, ModelSpec, Row, Sampling
@@ -176,7 +176,7 @@ class _Composer:
         told = {part.memory_id for part in window}
         recalled = [part for part in recalled if part.memory_id not in told]
         parts = [system, *settings, *core, *summaries, *called, *recalled, *window, last]
-        is_plain = not (changes or calls or summaries or self._lessons) and system.reason == _DEFAULT_PROMPT
+        is_plain = not (changes or calls or self._lessons) and system.reason == _DEFAULT_PROMPT
         return Context(
             parts,
             layout,
@@ -286,7 +286,7 @@ class _Composer:
                 f"turn {turn['turn']} of the window",
                 turn["id"],
             )
-            for turn in self._interruptibly(turns)
+            for turn in without_refrains(self._interruptibly(turns))
             if turn["role"] in _SPEAKERS
         ]
 

@@ -23,7 +23,7 @@ _EXAMPLE = ("The bakery closes at six.", "When does the bakery close?", "The bak
 135M parameters answered 33 rightly without it and 38 with it (docs/decisions.md). The option `example` turns it off."""
 _EXAMPLE_SUBJECT = linear(r"\bbakery\b", IGNORECASE)
 _ACKNOWLEDGED = ("We have a new printer.", "My train leaves at nine.", "Hi, I am Eva, a teacher from Bonn.")
-_ACKNOWLEDGEMENT = "I will remember that."
+ACKNOWLEDGEMENT = "I will remember that."
 """Statements and the answer to each, shown before a statement if the model's option `acknowledge` is set: without them
 a model of 135M parameters corrects the statement, or speaks as if it were the user (docs/decisions.md)."""
 _QUOTE = json.JSONEncoder(ensure_ascii=False).encode
@@ -162,7 +162,7 @@ def example_of(layout: str) -> list[Message]:
 
 def acknowledgements() -> list[Message]:
     """Return the examples of acknowledged statements, as messages."""
-    answer = Message("assistant", _ACKNOWLEDGEMENT)
+    answer = Message("assistant", ACKNOWLEDGEMENT)
     return [message for statement in _ACKNOWLEDGED for message in (Message("user", statement), answer)]
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from mindful.conversation.prompt import Part
+from mindful.conversation.prompt import ACKNOWLEDGEMENT, OWN, UNKNOWN, Part
 from mindful.core.ports import Row
+
+_REFRAINS = (ACKNOWLEDGEMENT, UNKNOWN.removesuffix("."))
+"""Beginnings of replies that are the same to many messages."""
+_RECENT = 1
+"""Replies that are shown even if they are refrains: the message may be about them."""
 
 
 def fitting(parts: Iterable[Part], room: int) -> list[Part]:
@@ -32,6 +37,21 @@ def first(parts: Iterable[Part], room: int) -> list[Part]:
             break
         kept.append(part)
     return kept
+
+
+def without_refrains(turns: Iterable[Row]) -> Iterator[Row]:
+    """Leave out earlier exchanges, newest first, with a refrain as the reply.
+
+    A small model goes on with what it said many times: after 16 acknowledged statements it also acknowledged
+    "What is 2 + 2?".
+    """
+    replies, is_left_out = 0, False
+    for turn in turns:
+        if turn["role"] in OWN:
+            replies += 1
+            is_left_out = replies > _RECENT and turn["content"].startswith(_REFRAINS)
+        if not is_left_out:
+            yield turn
 
 
 def from_user(window: list[Part]) -> list[Part]:
