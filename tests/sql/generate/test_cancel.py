@@ -206,3 +206,27 @@ def test_calibrate_hears_a_cancel_whatever_it_does(
             busy.execute("set statement_timeout = 0")
             if fresh:
                 busy.close()
+
+
+@pytest.mark.shares
+@pytest.mark.parametrize("function", ["llm_generate_stream", "llm_chat_stream"])
+def test_a_cancel_while_a_cursor_fetches_a_piece_ends_the_stream(
+    ana: psycopg.Connection, db: psycopg.Connection, function: str
+) -> None:
+    def ask() -> None:
+        # One that comes between two pieces, while the backend waits for the client, has nothing to cancel.
+        for _ in range(20):
+            time.sleep(0.05)
+            db.execute("select pg_cancel_backend(%s)", (ana.info.backend_pid,))
+
+    pieces = 0
+    asker = threading.Thread(target=ask)
+    with pytest.raises(psycopg.errors.QueryCanceled), ana.transaction(), ana.cursor("story") as cursor:
+        cursor.itersize = 1
+        cursor.execute(f"select {function}('Write a very long story.', max_tokens => 1500)".encode())
+        for _ in cursor:
+            pieces += 1
+            if pieces == 1:
+                asker.start()
+    asker.join()
+    assert pieces < 500

@@ -8,7 +8,7 @@ from mindful.core.ports import Row
 
 def turns(*said: str) -> list[Row]:
     """Turns, newest first, of texts in their order: what ends with a question mark or "Tea." is the user's."""
-    rows = [
+    rows: list[Row] = [
         {"role": "user" if text.endswith(("?", "Tea.")) else "assistant", "content": text} for text in said
     ]
     return rows[::-1]

@@ -42,18 +42,20 @@ def sql_function(
         from mindful.core import backend
 
         try:
-            items: Iterator[Any] = function(backend.database(is_checked), *args, **kwargs)  # type: ignore[assignment]
+            db = backend.database(is_checked)
+            items: Iterator[Any] = function(db, *args, **kwargs)  # type: ignore[assignment]
             first = list(itertools.islice(items, 1))
         except backend.REPORTABLE as error:
             raise backend.reported(error) from None
-        return rest(first, items)
+        return rest(db, first, items)
 
-    def rest(first: list[Any], items: Iterator[Any]) -> Iterator[Any]:
+    def rest(db: Database, first: list[Any], items: Iterator[Any]) -> Iterator[Any]:
         from mindful.core import backend
 
         try:
-            yield from first
-            yield from items
+            for item in itertools.chain(first, items):
+                db.check()  # the server forgets a cancel that came meanwhile when a cursor's FETCH returns
+                yield item
         except backend.REPORTABLE as error:
             raise backend.reported(error) from None
 
