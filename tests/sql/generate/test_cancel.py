@@ -221,12 +221,17 @@ def test_a_cancel_while_a_cursor_fetches_a_piece_ends_the_stream(
 
     pieces = 0
     asker = threading.Thread(target=ask)
-    with pytest.raises(psycopg.errors.QueryCanceled), ana.transaction(), ana.cursor("story") as cursor:
-        cursor.itersize = 1
-        cursor.execute(f"select {function}('Write a very long story.', max_tokens => 1500)".encode())
-        for _ in cursor:
-            pieces += 1
-            if pieces == 1:
-                asker.start()
+
+    def read() -> None:
+        nonlocal pieces
+        with ana.transaction(), ana.cursor("story") as cursor:
+            cursor.itersize = 1
+            cursor.execute(f"select {function}('Write a very long story.', max_tokens => 1500)".encode())
+            for pieces, _ in enumerate(cursor, start=1):
+                if pieces == 1:
+                    asker.start()
+
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        read()
     asker.join()
     assert pieces < 500
