@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from uuid import UUID
+
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support import one
 
 pytestmark = pytest.mark.shares
-
-_THINGS = (
-    *(
-        "oven",
-        "fridge",
-        "roof",
-        "boiler",
-        "kettle",
-        "carpet",
-        "fence",
-        "gate",
-        "lamp",
-        "mirror",
-        "stove",
-        "sink",
-    ),
-    *("table", "bench", "shelf", "door"),
-)
 
 STATED = (
     "Hi! I am Tom and I run a small bakery in Leeds with my sister Priya.",
@@ -46,6 +31,18 @@ def reply(connection: psycopg.Connection, message: str) -> str:
     row = connection.execute("select llm_chat(%s, max_tokens => 32)", (message,)).fetchone()
     assert row is not None
     return str(row[0])
+
+
+def conversation(connection: psycopg.Connection, messages: Sequence[str], reply: str) -> UUID:
+    """Store a session in which each message got the same reply, and return it."""
+    session: UUID = one(connection, "select session_start()")
+    turns = [
+        {"role": role, "content": text}
+        for message in messages
+        for role, text in (("user", message), ("assistant", reply))
+    ]
+    connection.execute("select count(*) from message_insert_many(%s, %s)", (session, Jsonb(turns)))
+    return session
 
 
 @pytest.mark.smoke
@@ -196,14 +193,8 @@ def test_a_statement_is_acknowledged_without_memories(told: psycopg.Connection) 
 
 
 def test_a_general_question_after_many_statements_is_not_acknowledged(customer: psycopg.Connection) -> None:
-    session = one(customer, "select session_start()")
-    facts = [f"The {thing} of our house is {at} years old." for at, thing in enumerate(_THINGS, start=2)]
-    said = [
-        {"role": role, "content": text}
-        for fact in facts
-        for role, text in (("user", fact), ("assistant", "I will remember that."))
-    ]
-    customer.execute("select count(*) from message_insert_many(%s, %s)", (session, Jsonb(said)))
+    facts = [f"The window {at} of our house is {at} years old." for at in range(2, 18)]
+    session = conversation(customer, facts, "I will remember that.")
     for question, answer in (
         ("What is the capital of Norway?", "Oslo"),
         ("What is the largest ocean?", "ocean"),
@@ -212,20 +203,19 @@ def test_a_general_question_after_many_statements_is_not_acknowledged(customer: 
 
 
 def test_what_no_memory_tells_is_unknown_late_in_a_conversation_too(customer: psycopg.Connection) -> None:
-    session = one(customer, "select session_start()")
-    said = [
-        {"role": role, "content": text}
-        for at in range(40)
-        for role, text in (
-            ("user", f"The shelf {at} in the cellar is {at + 50} cm wide."),
-            ("assistant", "Noted."),
-        )
-    ]
-    customer.execute("select count(*) from message_insert_many(%s, %s)", (session, Jsonb(said)))
+    facts = [f"The shelf {at} in the cellar is {at + 50} cm wide." for at in range(40)]
+    session = conversation(customer, facts, "Noted.")
     assert one(customer, "select session_summarize(%s, 'extract')", session)
     told = one(customer, "select llm_chat('What is the shoe size of my uncle?', %s)", session)
     assert told.startswith("I do not know")
     assert "63" in one(customer, "select llm_chat('How wide is the shelf 13?', %s)", session)
+
+
+def test_a_request_like_earlier_ones_is_not_taken_for_an_unknown_fact(customer: psycopg.Connection) -> None:
+    requests = [f"Tell me a long story about number {at}." for at in range(3)]
+    session = conversation(customer, requests, "The number is a special value in mathematics.")
+    asked = "select action from llm_chat_detail('Tell me a long story about number 7.', %s, max_tokens => 4)"
+    assert one(customer, asked, session) != "abstain"
 
 
 def test_advice_is_given_without_memories_of_other_matters(told: psycopg.Connection) -> None:

@@ -302,8 +302,9 @@ def weigh(
 
 
 def _common(bearing: Bearing) -> Common:
-    # The same question, asked before, tells nothing of what it is about.
-    telling = [id_ for id_ in bearing.similarities if adds(bearing.question, bearing.contents[id_])]
+    # The same question, asked before, tells nothing of what it is about, nor does another request.
+    told = ((id_, bearing.contents[id_]) for id_ in bearing.similarities)
+    telling = [id_ for id_, content in told if adds(bearing.question, content) and plain(content) == content]
     near = [id_ for id_ in bearing.near() if id_ in telling]
     return Common(
         max((bearing.similarities[id_] for id_ in near), default=0.0),
