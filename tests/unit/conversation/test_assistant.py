@@ -17,6 +17,7 @@ REQUESTS: list[tuple[str, str, str | None, str]] = [
     ("Always answer formally.", "assistant_tone", "formal", "user"),
     ("Stop being so formal.", "assistant_tone", None, "session"),
     ("Call me Ana.", "user_name", "Ana", "user"),
+    ("Call me Mrs. Jones.", "user_name", "Mrs. Jones", "user"),
     ("call me Ana", "user_name", "Ana", "user"),
     ("Please call me Dr. Smith.", "user_name", "Dr. Smith", "user"),
     ("You can call me Mary Ann", "user_name", "Mary Ann", "user"),

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from mindful.conversation.expected import sentences
 from mindful.core.pattern import IGNORECASE, Found, Short, linear
 from mindful.core.ports import Database, Row
 
@@ -28,7 +29,6 @@ _NO_NAME = linear(
     r"Uber|An?|The|If|When|At|On|In"
 )
 
-_SENTENCE = linear(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)\s+|\n+")
 _LASTING = linear(
     r"\b(?:from now on|from here on|in (?:the )?future|always|in all (?:our )?chats)\b,?", IGNORECASE
 )
@@ -124,7 +124,7 @@ def requested(message: str) -> list[Change]:
         return []
     changes: dict[str, Change] = {}
     nothing_else = True
-    for sentence in filter(None, map(str.strip, _SENTENCE.split(message))):
+    for sentence in sentences(message):
         change = _change(sentence)
         if change is not None:
             changes[change.key] = change
