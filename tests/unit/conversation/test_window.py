@@ -38,7 +38,14 @@ def test_the_last_reply_stays() -> None:
 
 
 def test_what_only_begins_alike_is_no_refrain() -> None:
-    said = ("Who?", "I will remember those who came.", "How?", "So.")
+    said = (
+        "Who?",
+        "I will remember those who came.",
+        "Why?",
+        "I do not know how, but it does.",
+        "How?",
+        "So.",
+    )
     assert left(*said) == [*said]
 
 

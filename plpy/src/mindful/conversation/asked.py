@@ -173,9 +173,9 @@ def has_time(question: str, memory: str) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _wanted(forms: tuple[tuple[Linear, Linear], ...], question: str) -> list[Linear]:
+def _wanted(forms: tuple[tuple[Linear, Linear], ...], question: str) -> tuple[Linear, ...]:
     """Return what a memory must have to answer a question of these forms."""
-    return [told for asked, told in forms if asked.search(question)]
+    return tuple(told for asked, told in forms if asked.search(question))
 
 
 def _nouns(question: str, forms: tuple[Short, ...]) -> list[str]:

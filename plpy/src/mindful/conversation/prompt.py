@@ -29,6 +29,7 @@ a model of 135M parameters corrects the statement, or speaks as if it were the u
 _QUOTE = json.JSONEncoder(ensure_ascii=False).encode
 _PLACEHOLDER = linear(r"\{memories\}|\{message\}")
 UNKNOWN = "I do not know."
+UNSURE = "I do not know for sure. I remember: "
 OWN = ("assistant", "clarification")
 """Roles of the model's own messages."""
 
@@ -82,7 +83,7 @@ class Context(NamedTuple):
         shown = [row for row in self.considered if row["id"] in self.shown_ids]
         near = self.bearing.nearest(shown) if self.bearing else []
         quoted = " ".join(f'"{content}"' for content in near)
-        return f"I do not know for sure. I remember: {quoted}" if quoted else UNKNOWN
+        return f"{UNSURE}{quoted}" if quoted else UNKNOWN
 
     def repeats_example(self, reply: str) -> bool:
         """Return whether a reply is about the subject of the example, which nothing else in the prompt is about."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from mindful.conversation.prompt import ACKNOWLEDGEMENT, OWN, UNKNOWN, Part
+from mindful.conversation.prompt import ACKNOWLEDGEMENT, OWN, UNKNOWN, UNSURE, Part
 from mindful.core.ports import Row
 
-_REFRAINS = (ACKNOWLEDGEMENT, UNKNOWN.removesuffix("."))
+_REFRAINS = (ACKNOWLEDGEMENT, UNKNOWN, UNSURE)
 """Beginnings of replies that are the same to many messages."""
 _RECENT = 1
 """Replies that are shown even if they are refrains: the message may be about them."""

@@ -43,23 +43,29 @@ def sql_function(
 
         try:
             db = backend.database(is_checked)
-            items: Iterator[Any] = function(db, *args, **kwargs)  # type: ignore[assignment]
+            items = _checked(db, function(db, *args, **kwargs))  # type: ignore[arg-type]
             first = list(itertools.islice(items, 1))
         except backend.REPORTABLE as error:
             raise backend.reported(error) from None
-        return rest(db, first, items)
+        return rest(first, items)
 
-    def rest(db: Database, first: list[Any], items: Iterator[Any]) -> Iterator[Any]:
+    def rest(first: list[Any], items: Iterator[Any]) -> Iterator[Any]:
         from mindful.core import backend
 
         try:
-            for item in itertools.chain(first, items):
-                db.check()  # the server forgets a cancel that came meanwhile when a cursor's FETCH returns
-                yield item
+            yield from first
+            yield from items
         except backend.REPORTABLE as error:
             raise backend.reported(error) from None
 
     return iterate if function.__code__.co_flags & _GENERATOR else call  # type: ignore[return-value]
+
+
+def _checked(db: Database, items: Iterator[Any]) -> Iterator[Any]:
+    """Look for a cancel before each item: the server forgets one that came meanwhile when a cursor's FETCH returns."""
+    for item in items:
+        db.check()
+        yield item
 
 
 def writing_function(function: Callable[Concatenate[Database, P], R]) -> Callable[P, R]:
