@@ -35,7 +35,7 @@ dsn: up #: print the private cluster's connection string, and nothing else
 	@$(setup)/cluster.sh dsn
 
 check: JOBS := $(if $(PYTEST_ARGS),1,2)
-check: lint scripted models install #: lint, and run the unit tests and a few tests of each room, 90 s (JOBS=1)
+check: lint scripted models install #: lint, and run the unit tests and a few tests of each room, one to two minutes (JOBS=1)
 	@$(setup)/test.sh $(JOBS) $(dev)pytest -q -m smoke tests/unit tests/sql tests/client $(PYTEST_ARGS)
 
 test: scripted models install dev engine #: set up and run the tests, three at a time (PYTEST_ARGS="-k recall" JOBS=1)
