@@ -262,8 +262,9 @@ def test_bad_input(ana: psycopg.Connection) -> None:
 
 def test_a_cancelled_replay_leaves_nothing(db: psycopg.Connection, ana: psycopg.Connection) -> None:
     answered_from_memory(db, ana, 60)
-    ana.execute("set statement_timeout = 30")
-    with fails("57014", hint=None):
+    ana.execute("set statement_timeout = '1s'")
+    with db.transaction(), fails("57014", hint=None):
+        db.execute("lock table tuning in share mode")  # it waits here, however quick it is
         ana.execute("select confidence_tune()")
     ana.execute("reset statement_timeout")
     assert ana.execute("select count(*) from tuning").fetchone() == (0,)
