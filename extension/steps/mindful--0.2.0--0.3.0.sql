@@ -269,6 +269,46 @@ comment on column decision.offered is
 -- confidence: rankings for models that the package ships none for
 -- include sql/confidence/survey.sql
 
+-- core: locks that wait for little, and claims that no roll back takes away
+-- include sql/core/lock.sql _mindful.lock_briefly
+alter table tenant_claim drop constraint tenant_claim_pkey, add column claim bigint not null default 0,
+    add primary key (tenant, claim);
+comment on column tenant_claim.claim is
+'0, or a random number if another transaction claimed the same name at the same time and could still roll back.';
+-- include sql/core/tenant.sql _mindful.tenant
+-- include sql/core/tenant.sql _mindful.tenant_claim
+-- include sql/core/key.sql _mindful.key_tenant
+-- include sql/conversation/tool.sql _mindful.tool_function
+-- include sql/models/registry.sql _mindful.model_lock
+-- include sql/models/registry.sql _mindful.model_deleted
+-- include sql/models/registry.sql model_unregister
+-- include sql/models/registry.sql model_fallback_set
+-- include sql/memory/queue.sql embedding_replica_set
+-- include sql/memory/attach.sql memory_attach
+-- include sql/memory/attach.sql memory_detach
+do $do$
+declare
+    attached regprocedure;
+    pinned text;
+begin
+    for attached in
+        select p.oid from pg_catalog.pg_proc p
+        where p.proname ~ '^remember_[0-9a-f]{32}$' and exists (
+            select from pg_catalog.pg_depend d join pg_catalog.pg_extension e on e.oid = d.refobjid
+            where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.refclassid = 'pg_extension'::regclass
+                and d.deptype = 'x' and e.extname = 'mindful')
+    loop
+        foreach pinned in array array['array_nulls = on', 'quote_all_identifiers = off', 'standard_conforming_strings = on',
+            'transform_null_equals = off', 'xmlbinary = ''base64''', 'xmloption = ''content''', 'gin_fuzzy_search_limit = 0',
+            'default_text_search_config from current', 'lc_monetary from current', 'lc_numeric from current',
+            'lc_time from current', 'timezone_abbreviations from current']
+        loop
+            execute pg_catalog.format('alter function %s set ', attached) || pinned;
+        end loop;
+    end loop;
+end
+$do$;
+
 -- Where models run, and how.
 -- include sql/memory/embedding.sql _mindful.embedding_table_create
 -- include sql/memory/index.sql memory_index_create

@@ -15,7 +15,7 @@ begin
     return query
     with word as materialized (
         select w.place, w.word, tsvector_to_array(to_tsvector(language, w.word)) as lexemes
-        from regexp_split_to_table(query, '\s+') with ordinality w (word, place)
+        from regexp_split_to_table(query, '[[:space:]]+') with ordinality w (word, place)
     ), held as materialized (
         select distinct t.id, w.place
         from word w
@@ -53,7 +53,7 @@ begin
     return query
     with word as materialized (
         select w.place, w.word, tsvector_to_array(to_tsvector(language, w.word)) as lexemes
-        from regexp_split_to_table(query, '\s+') with ordinality w (word, place)
+        from regexp_split_to_table(query, '[[:space:]]+') with ordinality w (word, place)
     ), note as materialized (
         select n.id, tsvector_to_array(to_tsvector(language, n.content)) as lexemes
         from unnest(ids, contents) n (id, content)

@@ -70,7 +70,7 @@ begin atomic
             when p.provariadic <> 0 then 'is VARIADIC'
             when p.prorettype = any ('{trigger,event_trigger,internal}'::regtype[]) then 'is called by the server alone'
             when p.prosecdef then 'runs with its owner''s rights'
-            when n.nspname like 'pg\_%' or n.nspname = any (array['information_schema', 'mindful', '_mindful'])
+            when pg_catalog.left(n.nspname, 3) = 'pg_' or n.nspname = any (array['information_schema', 'mindful', '_mindful'])
                 then 'belongs to the server or to mindful'
             when exists (
                 select from pg_catalog.pg_depend d

@@ -56,7 +56,7 @@ begin
     if tenant <> _mindful.tenant() and not pg_has_role(current_user, 'mindful_admin', 'usage') then
         perform _mindful.raise('42501', format('role %s cannot make keys of the tenant %L', current_user, tenant),
             'A member of mindful_admin makes keys of all tenants.');
-    elsif tenant = '' or octet_length(tenant) > 1024 or tenant like 'pg\_%' or to_regrole(quote_ident(tenant)) is not null then
+    elsif tenant = '' or octet_length(tenant) > 1024 or left(tenant, 3) = 'pg_' or to_regrole(quote_ident(tenant)) is not null then
         perform _mindful.raise('22023', format('tenant is %L, which is empty, too long or the name of a role', tenant),
             'Use a name that no role has, such as customer-7.');
     end if;

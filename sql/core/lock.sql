@@ -47,6 +47,31 @@ $$;
 comment on function _mindful.lock_try(text) is
 'Takes a lock as _mindful.lock does, and returns false if another transaction holds it for more than 20 ms.';
 
+create function _mindful.lock_briefly(what text, command text) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+    give_up timestamptz := clock_timestamp() + interval '5 seconds';
+begin
+    loop
+        begin
+            execute command;
+            return;
+        exception when lock_not_available then
+            if clock_timestamp() > give_up then
+                perform _mindful.raise('55P03', format('another transaction uses %s', what),
+                    'Wait for open transactions to end, or end them (see pg_stat_activity), and try again.');
+            end if;
+        end;
+        perform pg_sleep(0.2);
+    end loop;
+end
+$$;
+comment on function _mindful.lock_briefly(text, text) is
+'Executes a command that takes locks, such as LOCK TABLE. All later statements of other transactions queue behind a lock that waits, so it waits for 100 ms at a time and leaves the queue for 200 ms. Error 55P03: a lock was not available for 5 seconds.';
+
 create function _mindful.tenants_run(tenants text[], what text, command text, task text default null) returns setof jsonb
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp

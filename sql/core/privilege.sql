@@ -67,6 +67,7 @@ begin
     foreach routine in array array[
         'model_register(text, text, text, text, jsonb, text[])',
         'model_unregister(text)',
+        '_mindful.model_lock(text)',
         'model_fallback_set(text, text)',
         'model_serve(text, text, text)',
         'adapter_register(text, text, text, real, jsonb, text[], jsonb)',
@@ -117,6 +118,7 @@ grant execute on function
     _mindful.is_member(text[]),
     _mindful.tenant_roles(text),
     _mindful.raise(text, text, text),
+    _mindful.lock_briefly(text, text),
     key_create(text, text, text[], integer, timestamptz),
     key_list(),
     key_revoke(uuid),

@@ -71,9 +71,10 @@ set enable_seqscan = off
 as $$
 declare
     own_tenant text := _mindful.tenant();
+    found jsonb;
 begin
     -- The session keeps this plan, by indexes: it is read twenty times in a chat turn, and there are a hundred definitions.
-    return coalesce(
+    found := coalesce(
         (
             select s.value
             from (
@@ -93,10 +94,15 @@ begin
             where d.key = setting_get.key and d.tenant = any (array['', own_tenant])
         )
     );
+    if found is null then
+        perform _mindful.raise('42704', format('there is no setting %s', coalesce(quote_literal(key), 'null')),
+            'Settings are listed in mindful.setting_definition.');
+    end if;
+    return found;
 end
 $$;
 comment on function setting_get(text, uuid) is
-'Returns the value of a setting that is in force, NULL if the setting does not exist. The session''s value comes first, then the caller''s own, then the global one, then the initial one. Example: select setting_get(''chat_memories'');';
+'Returns the value of a setting that is in force. Error 42704: there is no such setting. The session''s value comes first, then the caller''s own, then the global one, then the initial one. Example: select setting_get(''chat_memories'');';
 
 create function _mindful.settings(session_id uuid) returns jsonb
 language plpgsql stable parallel safe security invoker
@@ -318,7 +324,7 @@ begin
     perform _mindful.writable();
     if key is null or type is null or description is null then
         perform _mindful.raise('22004', 'key, type or description is null', 'Pass all three.');
-    elsif length(key) > 100 or key !~ '^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$' then
+    elsif length(key) > 100 or key !~ '^[a-z][a-z0-9_]*[.][a-z][a-z0-9_]*$' then
         perform _mindful.raise('22023', format('key is %L', left(key, 120)), 'Use two lower-case names with a dot between, such as app.units, of at most 100 characters.');
     elsif type <> all ('{integer,number,boolean,text}') then
         perform _mindful.raise('22023', format('type is %L', type), 'It must be one of integer, number, boolean, text.');
@@ -326,7 +332,7 @@ begin
         or array_position(choices, null) is not null)
     then
         perform _mindful.raise('22023', 'choices are not for this setting', 'Pass an array of 1 to 100 texts, for a setting of type text.');
-    elsif prompt is not null and prompt not like '%\%s%' then
+    elsif prompt is not null and strpos(prompt, '%s') = 0 then
         perform _mindful.raise('22023', 'prompt has no %s', 'Write %s where the value belongs: Use %s units.');
     elsif octet_length(coalesce(prompt, '') || description || initial_value::text || coalesce(choices::text, '')) > 16384 then
         perform _mindful.raise('54000', 'the definition has more than 16384 bytes', 'Shorten its texts.');

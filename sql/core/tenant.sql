@@ -28,7 +28,7 @@ begin
         -- A superuser counts as a member of every role.
         return (select r.rolname from pg_roles r where r.rolname = current_user and r.rolsuper);
     -- PostgreSQL reserves names that begin with pg_ for its own roles.
-    elsif named <> current_user and (named like 'pg\_%' or to_regrole(quote_ident(named)) is not null) then
+    elsif named <> current_user and (left(named, 3) = 'pg_' or to_regrole(quote_ident(named)) is not null) then
         perform _mindful.tenant_refuse(format('mindful.tenant is %L, the name of another role', named),
             'Give tenants names that no role has, such as customer-7.');
     end if;
@@ -46,12 +46,16 @@ comment on function _mindful.tenant() is
 'Returns the tenant whose rows the current role reads and writes. For members of mindful_application it is the setting mindful.tenant; if that is empty it is NULL, and no rows are visible. For other roles it is the role''s name. A superuser may set any tenant. Error 42501: the tenant has the name of another role, or the name is claimed for the other kind of tenant (see tenant_claim).';
 
 create table tenant_claim (
-    tenant text primary key,
-    by_role boolean not null
+    tenant text not null,
+    by_role boolean not null,
+    claim bigint not null default 0,
+    primary key (tenant, claim)
 );
 comment on table tenant_claim is
 'Names of tenants that have written, with their kind: role or application. A role created or renamed later cannot read the rows of an application''s tenant of the same name, and an application cannot read those of a former role.';
 comment on column tenant_claim.by_role is 'true: the tenant is a role. false: an application sets its name.';
+comment on column tenant_claim.claim is
+'0, or a random number if another transaction claimed the same name at the same time and could still roll back.';
 alter table tenant_claim enable row level security, force row level security;
 -- _mindful.tenant() reads this table, so its policies cannot call it to read.
 create policy own on tenant_claim
@@ -87,7 +91,9 @@ begin
     select t.name, t.name = current_user from _mindful.tenant_required() t (name)
     on conflict do nothing;
 exception when lock_not_available or serialization_failure then
-    null;  -- Another transaction claims the same name. Writers must not wait for each other.
+    -- Another transaction claims the same name and may roll back. Writers must not wait for each other.
+    insert into mindful.tenant_claim (tenant, by_role, claim)
+    select t.name, t.name = current_user, 1 + floor(random() * 1e15) from _mindful.tenant_required() t (name);
 end
 $$;
 comment on function _mindful.tenant_claim() is 'Stores the tenant''s name and kind in tenant_claim.';

@@ -152,6 +152,13 @@ set datestyle = 'ISO'
 set intervalstyle = 'postgres'
 set extra_float_digits = 1
 set bytea_output = 'hex'
+set array_nulls = on
+set quote_all_identifiers = off
+set standard_conforming_strings = on
+set transform_null_equals = off
+set xmlbinary = 'base64'
+set xmloption = 'content'
+set gin_fuzzy_search_limit = 0
 set client_min_messages = warning
 set mindful.embedding_mode = ''
 as $$
@@ -160,7 +167,7 @@ declare
     schema_name name := (select n.nspname from pg_namespace n where n.oid = target.relnamespace);
     full_name text := _mindful.relation_name(relation);
     function_name text := format('remember_%s', md5(full_name));
-    dropped mindful.attachment;
+    dropped regclass;
     key text;
     body text;
     event text;
@@ -177,20 +184,20 @@ begin
     perform _mindful.text_argument('metadata', coalesce(metadata, 'x')), _mindful.text_argument('tenant', coalesce(tenant, 'x'));
     -- Tables that were dropped while they were attached.
     for dropped in
-        select a.* from mindful.attachment a
+        select a.relation from mindful.attachment a
         where a.tenant = _mindful.tenant() and not exists (select from pg_class c where c.oid = a.relation)
     loop
-        full_name := dropped.source;
-        perform _mindful.attachment_clear(dropped.relation, full_name);
-        perform _mindful.delete('attachment', jsonb_build_array(jsonb_build_object('relation', dropped.relation::oid::text)));
-        execute format('drop function if exists %I.%I()', (parse_ident(full_name))[1], 'remember_' || md5(full_name));
+        perform mindful.memory_detach(dropped);
     end loop;
-    full_name := _mindful.relation_name(relation);
     if relation is null then
         perform _mindful.raise('22004', 'relation is null', 'Name a table.');
     elsif target.relkind <> 'r' then
         perform _mindful.raise('42809', format('%s is not an ordinary table', full_name),
-            'Attach the tables or partitions that hold its rows.');
+            'Only ordinary tables can be attached.');
+    elsif exists (select from pg_inherits i where relation in (i.inhrelid, i.inhparent)) then
+        -- The triggers fire for the table that a statement names, not for those that it changes.
+        perform _mindful.raise('42809', format('%s is a partition, or inherits or is inherited from', full_name),
+            'Copy its rows to an ordinary table by a trigger of your own, and attach that.');
     elsif schema_name in ('mindful', '_mindful', 'pg_catalog', 'pg_toast', 'information_schema') then
         perform _mindful.raise('42809', format('%s belongs to %s', full_name,
             case when schema_name in ('mindful', '_mindful') then 'mindful' else 'the server' end), 'Attach a table of an application.');
@@ -281,7 +288,7 @@ begin
         end
         $body$, _mindful.tenant_required(), mode, full_name, format(rows, 'old_rows'), format(rows, 'new_rows'),
         case when metadata is null then 'null' else 'metadata' end);
-    -- Time zone and formats: a row's key must read the same in every session. Plans would show writers what they may not read.
+    -- A row's key and text must read the same in every session. Plans would show writers what they may not read.
     execute format($create$
         create function %I.%I() returns trigger
         language plpgsql security definer
@@ -291,6 +298,18 @@ begin
         set intervalstyle = 'postgres'
         set extra_float_digits = 1
         set bytea_output = 'hex'
+        set array_nulls = on
+        set quote_all_identifiers = off
+        set standard_conforming_strings = on
+        set transform_null_equals = off
+        set xmlbinary = 'base64'
+        set xmloption = 'content'
+        set gin_fuzzy_search_limit = 0
+        set default_text_search_config from current
+        set lc_monetary from current
+        set lc_numeric from current
+        set lc_time from current
+        set timezone_abbreviations from current
         set row_security = on
         set debug_print_parse = off
         set debug_print_rewritten = off
@@ -309,9 +328,7 @@ begin
         execute format('create trigger ' || event || $call$ for each statement
             when (pg_catalog.current_setting('row_security') = 'on' or not pg_catalog.pg_has_role(%4$L, 'usage'))
             execute function %2$I.%3$I()$call$, full_name, schema_name, function_name, current_user);
-        execute format('alter trigger %s on %s depends on extension mindful', split_part(event, ' ', 1), full_name);
     end loop;
-    execute format('alter function %I.%I() depends on extension mindful', schema_name, function_name);
     insert into mindful.attachment (relation, source, content, mode, metadata, row_tenant)
     values (relation, full_name, content, mode, metadata, tenant);
     perform set_config('mindful.embedding_mode', mode, true);
@@ -328,11 +345,17 @@ begin
         remembered := remembered + (
             select count(*) from unnest(contents) c (content) where btrim(coalesce(c.content, ''), E' \t\n\r') <> '');
     end loop;
+    -- Last, for it locks the extension until the transaction ends.
+    perform _mindful.lock_briefly('the extension', (
+        select string_agg(format('alter trigger %I on %s depends on extension mindful; ', t.tgname, full_name), '')
+            || format('alter function %I.%I() depends on extension mindful', schema_name, function_name)
+        from pg_trigger t where t.tgrelid = relation and t.tgfoid = format('%I.%I()', schema_name, function_name)::regprocedure
+    ));
     return remembered;
 end
 $$;
 comment on function memory_attach(regclass, text, text, text, text) is
-'Stores the rows of a table as memories, now and after each change, and returns the number of rows stored now. content, metadata and tenant are SQL expressions over the columns. Errors: 22004, 22023, 42501, 42703, 42710, 42809, 42P01, 42P16.
+'Stores the rows of a table as memories, now and after each change, and returns the number of rows stored now. content, metadata and tenant are SQL expressions over the columns. Errors: 22004, 22023, 42501, 42703, 42710, 42809, 42P01, 42P16, 55P03.
 Example: SELECT memory_attach(''public.ticket'', ''subject || '''': '''' || body'', metadata => ''jsonb_build_object(''''priority'''', priority)'');';
 
 create function _mindful.attachment_tenant_insert(relation regclass, row_tenant text) returns void
@@ -378,6 +401,7 @@ comment on function _mindful.attachment_clear(regclass, text) is
 create function memory_detach(relation regclass) returns bigint
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
+set client_min_messages = warning
 as $$
 declare
     remember regprocedure := (
@@ -397,12 +421,16 @@ begin
     end if;
     deleted := _mindful.attachment_clear(relation, attached_as);
     perform _mindful.delete('attachment', jsonb_build_array(jsonb_build_object('relation', relation::oid::text)));
-    foreach event in array array['inserted', 'updated', 'deleted', 'truncated'] loop
-        execute format('drop trigger remember_%s on %s', event, relation);
-    end loop;
-    execute format('drop function %s', remember);
+    if remember is not null then
+        foreach event in array array['inserted', 'updated', 'deleted', 'truncated'] loop
+            execute format('drop trigger remember_%s on %s', event, relation);
+        end loop;
+    end if;
+    execute format('drop function if exists %s', coalesce(remember::text,
+        format('%I.%I()', (parse_ident(attached_as))[1], 'remember_' || md5(attached_as))));
     return deleted;
 end
 $$;
 comment on function memory_detach(regclass) is
-'Detaches a table: removes its triggers, deletes its memories and returns their number. Error 42704: it is not attached.';
+'Detaches a table: removes its triggers, deletes its memories and returns their number. Error 42704: it is not attached.
+Example, which works for a dropped table too: SELECT memory_detach(relation) FROM mindful.attachment WHERE source = ''public.ticket'';';

@@ -28,6 +28,7 @@ begin
     then
         perform _mindful.raise('42710', format('there is a table %s already', relation), 'It holds another model''s vectors.');
     end if;
+    perform _mindful.lock_briefly('the memories', 'lock table mindful.memory in share row exclusive mode');
     execute format('drop table if exists mindful.%I', relation);
     execute format('create table mindful.%I (
         tenant text not null default _mindful.tenant(),

@@ -24,13 +24,14 @@ begin
     into strict statement
     from pg_attribute a join pg_type t on t.oid = a.atttypid
     where a.attrelid = format('mindful.%I', _mindful.embedding_table(chosen))::regclass and a.attname = 'embedding';
+    perform _mindful.lock_briefly('the embeddings', format('lock table mindful.%I in share mode', _mindful.embedding_table(chosen)));
     execute statement;
     return index_name;
 end
 $$;
 comment on function memory_index_create(text, text) is
 'Creates an HNSW index on one tenant''s embeddings by an embedder (NULL: the default) and returns its name. For administrators. It pays from some ten thousand memories; without it, recall is exact, at about 1.5 ms per 1000. The build is parallel if maintenance_work_mem holds it, see docs/scale.md.
-Errors: 22004, 42704 (no such embedder), 42P07 (the index exists).';
+Errors: 22004, 42704 (no such embedder), 42P07 (the index exists), 55P03.';
 
 create function _mindful.index_rebuild_own() returns bigint
 language sql volatile parallel unsafe security invoker

@@ -127,7 +127,9 @@ begin
     perform _mindful.writable();
     if enabled is null then
         perform _mindful.raise('22004', 'enabled is null', 'Give true or false.');
-    elsif enabled then
+    end if;
+    perform _mindful.lock_briefly('the memories', 'lock table mindful.memory in share row exclusive mode');
+    if enabled then
         alter table mindful.memory enable replica trigger enqueue_replicated;
     else
         alter table mindful.memory disable trigger enqueue_replicated;
@@ -136,7 +138,7 @@ end
 $$;
 comment on function embedding_replica_set(boolean) is
 'Sets whether memories written by logical replication, or with session_replication_role = replica, are queued at once.
-embedding_enqueue finds them in any case. Subscription workers never run a model. It is off initially, and after a restore. For administrators. Error 22004: NULL.';
+embedding_enqueue finds them in any case. Subscription workers never run a model. It is off initially, and after a restore. For administrators. Errors: 22004 (NULL), 55P03 (open transactions write memories).';
 
 create function _mindful.job_take(max_jobs integer)
 returns table (tenant text, id bigint, model text, content_hash text, content text)

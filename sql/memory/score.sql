@@ -218,7 +218,7 @@ set enable_seqscan = off
 as $$
 declare
     half_life_days double precision := options ->> 'recall_half_life_days';
-    named text[] := regexp_split_to_array(lower(left(query, 10000)), '\W+');
+    named text[] := regexp_split_to_array(lower(left(query, 10000)), '[^[:word:]]+');
     recency_boost double precision := options ->> 'recall_boost_recency';
     importance_boost double precision := options ->> 'recall_boost_importance';
     access_boost double precision := options ->> 'recall_boost_access';

@@ -4,6 +4,7 @@
 create function _mindful.sentence_asks(sentence text) returns boolean
 language plpgsql immutable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
+set standard_conforming_strings = on
 as $$
 declare
     plain text := regexp_replace(lower(sentence), '[’`´]', '''', 'g');
@@ -48,6 +49,7 @@ comment on function _mindful.sentence_asks(text) is
 create function _mindful.asks(content text) returns boolean
 language plpgsql immutable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
+set standard_conforming_strings = on
 as $$
 begin
     return case when length(content) <= 1000 then (

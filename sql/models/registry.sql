@@ -64,7 +64,7 @@ from mindful.models.registry import model_register
 return model_register(name, kind, provider, source, options, granted_to)
 $python$;
 comment on function model_register(text, text, text, text, jsonb, text[]) is
-'Registers a model, loads its files once to check them, and returns its name. For administrators. The first model of a kind becomes its default. kind is generator, embedder or reranker. Errors: 08006, 08P01, 0A000, 22004, 22023, 42501, 42710, 58P01, XX001. Example: select model_register(''gemma'', ''generator'', ''llama_cpp'', ''/srv/models/gemma.gguf'', ''{"context_length": 4096}'');';
+'Registers a model, loads its files once to check them, and returns its name. For administrators. The first model of a kind becomes its default. kind is generator, embedder or reranker. Errors: 08006, 08P01, 0A000, 22004, 22023, 42501, 42710, 55P03, 58P01, XX001. Example: select model_register(''gemma'', ''generator'', ''llama_cpp'', ''/srv/models/gemma.gguf'', ''{"context_length": 4096}'');';
 
 create function model_default_set(name text, force boolean default false, scope text default 'global') returns void
 language plpgsql volatile parallel unsafe security invoker
@@ -117,6 +117,22 @@ $$;
 comment on function model_default_set(text, boolean, text) is
 'Makes a model the default of its kind, for all tenants (scope global, for administrators) or for the caller''s tenant (scope user). An embedder must have embedded 99% of all memories, unless force is true. Errors: 22023, 42501 (scope global), 42704 (no such model), 55000 (not ready, or no consent). Example: select model_default_set(''gemma'', scope => ''user'');';
 
+create function _mindful.model_lock(name text) returns void
+language plpgsql volatile parallel unsafe security definer
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    vectors regclass := to_regclass('mindful.' || quote_ident(_mindful.embedding_table(name)));
+begin
+    -- The row's lock is among them: rows of open transactions refer to it, and it must not wait with the tables locked.
+    perform _mindful.lock_briefly(format('model "%s"', name),
+        case when vectors is null then '' else format('lock table mindful.memory, %s in access exclusive mode; ', vectors) end
+            || format('select from mindful.model m where m.name = %L for update', name));
+end
+$$;
+comment on function _mindful.model_lock(text) is
+'Locks a model''s row, and what is locked when its vector table is dropped. It runs with the owner''s rights, because administrators do not own the tables. Error 55P03: other transactions use them.';
+
 create function _mindful.model_deleted() returns trigger
 language plpgsql volatile parallel unsafe security definer
 set search_path = pg_catalog, mindful, pg_temp
@@ -124,6 +140,7 @@ set client_min_messages = warning
 as $$
 begin
     if old.kind = 'embedder' then
+        perform _mindful.model_lock(old.name);
         execute format('drop table if exists mindful.%I', _mindful.embedding_table(old.name));
     end if;
     delete from mindful.kv_state k where k.model = old.name;
@@ -143,7 +160,8 @@ declare
     dependents text;
 begin
     perform _mindful.writable();
-    select m.* into chosen from mindful.model m where m.name = model_unregister.name for update;
+    perform _mindful.model_lock(name);
+    select m.* into chosen from mindful.model m where m.name = model_unregister.name;
     if not found then
         perform _mindful.raise('42704', format('there is no model %s', coalesce(quote_literal(name), 'null')),
             'The table mindful.model lists the models.');
@@ -168,7 +186,7 @@ begin
 end
 $$;
 comment on function model_unregister(text) is
-'Removes a model from the registry, with an embedder''s vectors and a generator''s cached states; its files stay. For administrators. Errors: 42501, 42704 (no such model), 55000 (it is a default, or the fallback or base of another model). Example: select model_unregister(''old-embedder'');';
+'Removes a model from the registry, with an embedder''s vectors and a generator''s cached states; its files stay. For administrators. Errors: 42501, 42704 (no such model), 55000 (it is a default, or the fallback or base of another model), 55P03 (open transactions use it). Example: select model_unregister(''old-embedder'');';
 
 create function model_fallback_set(name text, fallback text) returns void
 language plpgsql volatile parallel unsafe security invoker
@@ -180,7 +198,7 @@ declare
 begin
     perform _mindful.writable();
     -- Two concurrent calls could together make a cycle that neither of them sees.
-    lock table mindful.model in share row exclusive mode;
+    perform _mindful.lock_briefly('the registry of models', 'lock table mindful.model in share row exclusive mode');
     foreach given in array array[name, fallback] loop
         continue when given is null and fallback is null and name is not null;
         select m.kind into found_kind from mindful.model m where m.name = given;
@@ -207,7 +225,7 @@ begin
 end
 $$;
 comment on function model_fallback_set(text, text) is
-'Sets a generator''s fallback: the generator that is used when it is not confident of its answer. NULL removes it. For administrators. Errors: 22023 (not a generator, or a cycle of fallbacks), 42501, 42704 (no such model). Example: select model_fallback_set(''smollm2-135m-instruct'', ''gemma'');';
+'Sets a generator''s fallback: the generator that is used when it is not confident of its answer. NULL removes it. For administrators. Errors: 22023 (not a generator, or a cycle of fallbacks), 42501, 42704 (no such model), 55P03. Example: select model_fallback_set(''smollm2-135m-instruct'', ''gemma'');';
 
 create function model_serve(name text, server text default null, when_down text default 'embedded') returns void
 language plpython3u volatile parallel unsafe security invoker

@@ -141,6 +141,54 @@ def test_primary_keys_that_read_alike(team: None, ana: psycopg.Connection, bob: 
     assert ana.execute("select content from memory").fetchall() == [("The price is 100.",)]
 
 
+@pytest.mark.parametrize(
+    ("content", "setting"),
+    [
+        ("case when 'a\\b' = E'a\\\\b' then 'x' end", "standard_conforming_strings = off"),
+        ("'team.\"Doc\"'::regclass", "quote_all_identifiers = on"),
+        ("coalesce((body = null)::text, 'x')", "transform_null_equals = on"),
+        ("'{a,NULL}'::text[]", "array_nulls = off"),
+        ("to_tsvector(body)", "default_text_search_config = 'simple'"),
+        ("xml 'a'", "xmloption = document"),
+    ],
+)
+def test_a_writers_settings_change_the_text(
+    team: None, ana: psycopg.Connection, bob: psycopg.Connection, content: str, setting: str
+) -> None:
+    """Writes a row under a setting that changes how its text reads."""
+    ana.execute('create table team."Doc" (id int primary key, body text)')
+    ana.execute(f'grant all on team."Doc" to "{bob.info.user}"')
+    ana.execute("select memory_attach('team.\"Doc\"', %s)", (content,))
+    ana.execute("""insert into team."Doc" values (1, 'the printers')""")
+    bob.execute(f"set {setting}")
+    bob.execute("""insert into team."Doc" values (2, 'the printers')""")
+    (mine,), (his,) = ana.execute("select content from memory order by id").fetchall()
+    assert mine == his
+
+
+# They change when a statement ends, where and how its rows are stored, or what a client sees: not what a text reads.
+HARMLESS = (
+    "timeout$|transaction_|table_?space|^(vacuum|local_preload|client|gin_pending|backslash|check|escape|restrict|synchronize)_"
+    "|^default_t(able|oast)_"
+)
+
+
+def test_all_settings_that_change_a_text_are_pinned(team: None, ana: psycopg.Connection) -> None:
+    """Writes a row under a setting that a later version of the server has."""
+    ana.execute("create table team.doc (id int primary key, body text)")
+    ana.execute("select memory_attach('team.doc', 'body')")
+    found = ana.execute(
+        """select s.name from pg_settings s
+           where s.context = 'user' and s.category ~ '^(Client Connection Defaults|Version and Platform)'
+               and lower(s.name) not in (
+                   select lower(split_part(c, '=', 1)) from pg_proc p, unnest(p.proconfig) c
+                   where p.proname like 'remember!_%%' escape '!')
+               and s.name !~ %s""",
+        (HARMLESS,),
+    ).fetchall()
+    assert found == []
+
+
 @pytest.mark.parametrize("setting", ["timezone = 'Asia/Tokyo'", "datestyle = 'German'"])
 def test_a_writers_settings_change_the_key(
     team: None, ana: psycopg.Connection, bob: psycopg.Connection, setting: str

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
 import pytest
-from support import SCRIPTED_EMBEDDER, Connect, fails, one
+from support import SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR, Connect, fails, one
 from support.memories import remember_all
 
 # Those that conflict with what readers or writers take, and those that conflict with one another.
@@ -205,3 +207,65 @@ def test_no_advisory_lock_is_left_in_the_code() -> None:
         for path in sources
         if "pg_advisory" in path.read_text() or "try_advisory" in path.read_text()
     ] == []
+
+
+DDL = {
+    "model_register": "select model_register('second', 'embedder', 'scripted', 'x')",
+    "model_unregister": "select model_unregister('second')",
+    "memory_index_create": f"select memory_index_create('nobody', '{SCRIPTED_EMBEDDER}')",
+    "embedding_replica_set": "select embedding_replica_set(true)",
+    "model_fallback_set": f"select model_fallback_set('{SCRIPTED_GENERATOR}', null)",
+}
+
+
+@pytest.mark.parametrize("name", DDL)
+def test_no_one_queues_behind_ddl_that_waits(
+    name: str, connect: Connect, db: psycopg.Connection, ana: psycopg.Connection
+) -> None:
+    """Leaves a transaction open, so that an administrator's DDL waits for it and all others for the DDL."""
+    db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
+    if name == "model_unregister":
+        db.execute(DDL["model_register"])
+    bob, admin = connect("bob"), connect("admin")
+    with ThreadPoolExecutor(1) as pool:
+        with bob.transaction():
+            remember_all(bob, "one")
+            bob.execute("select * from memory_recall('one')")
+            if name == "model_fallback_set":
+                db.execute("begin; lock table model in row exclusive mode")
+            waiting = pool.submit(admin.execute, DDL[name])
+            ana.execute("set statement_timeout = '2s'")
+            until = time.monotonic() + 1
+            while time.monotonic() < until:
+                remember_all(ana, "Rex is a beagle.")
+                assert ana.execute("select from memory_recall('beagle')").rowcount > 0
+            assert not waiting.done()
+        db.execute("rollback")
+        waiting.result(10)
+
+
+def test_ddl_that_waits_gives_up(connect: Connect, db: psycopg.Connection) -> None:
+    """Leaves a transaction open for long."""
+    bob, admin = connect("bob"), connect("admin")
+    with bob.transaction():
+        remember_all(bob, "one")
+        with fails("55P03") as caught:
+            admin.execute(DDL["model_register"])
+    assert "another transaction uses the memories" in str(caught.value)
+    admin.execute(DDL["model_register"])
+
+
+def test_all_ddl_locks_briefly(db: psycopg.Connection) -> None:
+    """Waits with a function that changes or locks a common table in another way."""
+    functions = db.execute(
+        r"""select p.oid::regproc::text from pg_proc p
+            where p.pronamespace::regnamespace::text ~ 'mindful$' and p.prosrc !~ '_mindful\.lock_briefly'
+                and p.prosrc ~* '\m(create|alter|drop|lock|reindex|truncate) (unique )?(table|index|trigger|policy)\M'
+            order by 1"""
+    ).fetchall()
+    # Those of an attached table change that table, the others are for installation alone or called with the lock held.
+    assert [name for (name,) in functions] == [
+        "_mindful.model_deleted",
+        "_mindful.statistics_remove",
+        "memory_detach",
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Mapping
 
 import psycopg
@@ -136,3 +137,22 @@ def test_files_that_are_no_files(admin: psycopg.Connection, db: psycopg.Connecti
                 )
             assert caught.value.sqlstate in {"58P01", "XX001"}, name
     assert one(db, "select 1") == 1
+
+
+LITERAL = re.compile(r"--[^\n]*|(\w?)'((?:[^']|'')*)'")
+
+
+def test_no_body_reads_otherwise_by_a_setting(db: psycopg.Connection) -> None:
+    """Calls a function first with standard_conforming_strings off, by which backslashes in its texts are read."""
+    bodies = db.execute(
+        """select p.oid::regproc::text, p.prosrc from pg_proc p join pg_language l on l.oid = p.prolang
+           where p.pronamespace::regnamespace::text ~ 'mindful$' and l.lanname = 'plpgsql'
+               and not coalesce(p.proconfig @> '{standard_conforming_strings=on}', false)"""
+    ).fetchall()
+    assert len(bodies) > 100
+    assert [
+        (name, found[2])
+        for name, body in bodies
+        for found in LITERAL.finditer(body)
+        if "\\" in (found[2] or "") and found[1] != "E"
+    ] == []

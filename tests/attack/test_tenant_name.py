@@ -104,6 +104,24 @@ def test_a_users_setting_moves_nothing(ana: psycopg.Connection, bob: psycopg.Con
     assert bob.execute("select tenant from memory").fetchall() == [(bob.info.user,)]
 
 
+def test_a_claim_that_another_transaction_takes_back(
+    application: psycopg.Connection, connect: Connect, db: psycopg.Connection, new_role: str
+) -> None:
+    """Reads a customer's rows by a role of its name, after the transaction that claimed the name first rolled back."""
+    other = connect("application")
+    for connection in (application, other):
+        name_tenant(connection, new_role)
+    other.execute("begin")
+    other.execute("select memory_insert('one')")
+    application.execute("select memory_insert('The safe opens with 4711.')")
+    other.execute("rollback")
+    make_role(db, new_role)
+    for statement in ("select content from memory", "select * from memory_recall('safe')"):
+        with fails("42501"), db.transaction():
+            db.execute(sql.SQL("set local role {}").format(sql.Identifier(new_role)))
+            db.execute(statement.encode())
+
+
 def test_a_role_made_with_a_customers_name(
     application: psycopg.Connection, db: psycopg.Connection, new_role: str
 ) -> None:

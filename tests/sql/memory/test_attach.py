@@ -146,6 +146,16 @@ def test_a_dropped_tables_memories_go_with_the_next_attachment(owner: psycopg.Co
     assert memories(owner) == {}
 
 
+def test_a_dropped_table_is_detached_by_its_row(owner: psycopg.Connection) -> None:
+    attach(owner)
+    owner.execute("insert into shop.ticket values (1, 'en', 'a', 'b')")
+    owner.execute("drop table shop.ticket")
+    detached = owner.execute("select memory_detach(relation) from attachment where source = 'shop.ticket'")
+    assert detached.fetchall() == [(1,)]
+    assert memories(owner) == {}
+    assert owner.execute("select to_regproc('shop.remember_' || md5('shop.ticket'))").fetchone() == (None,)
+
+
 def test_without_the_extension_a_table_is_as_it_was(
     owner: psycopg.Connection, db: psycopg.Connection
 ) -> None:
@@ -171,6 +181,9 @@ def test_without_the_extension_a_table_is_as_it_was(
         ("memory_attach('shop.seen', 'body')", "42809", r"\w"),
         ("memory_attach('mindful.memory', 'content')", "42809", r"\w"),
         ("memory_attach('pg_catalog.pg_class', 'relname')", "42809", r"\w"),
+        ("memory_attach('shop.log_2026', 'body')", "42809", "trigger of your own"),
+        ("memory_attach('shop.child', 'body')", "42809", "trigger of your own"),
+        ("memory_attach('shop.parent', 'body')", "42809", "trigger of your own"),
         ("memory_detach('shop.ticket')", "42704", r"\w"),
     ],
 )
@@ -180,6 +193,12 @@ def test_bad_arguments_are_refused_and_nothing_is_left(
 ) -> None:
     owner.execute("create table shop.keyless (body text)")
     owner.execute("create view shop.seen as select * from shop.ticket")
+    owner.execute(
+        """create table shop.log (year int primary key, body text) partition by list (year);
+        create table shop.log_2026 partition of shop.log for values in (2026);
+        create table shop.parent (id int primary key, body text);
+        create table shop.child (primary key (id)) inherits (shop.parent)"""
+    )
     with fails(sqlstate, hint):
         owner.execute(f"select {call}")
     assert owner.execute("select count(*) from attachment").fetchone() == (0,)
