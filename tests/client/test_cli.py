@@ -118,6 +118,23 @@ def test_every_line_of_a_pipe_is_a_message(mindful: Command, ana: psycopg.Connec
 
 
 @pytest.mark.usefixtures("scripted")
+def test_a_line_with_another_slash_is_a_message_and_quit_ends_a_pipe(
+    mindful: Command, ana: psycopg.Connection
+) -> None:
+    result = mindful("chat", input="/etc/hosts is a file.\n/quit\nHello.\n")
+    assert (result.exit_code, result.stdout) == (0, "I do not know.\n")
+    assert said(ana) == [("user", "/etc/hosts is a file."), ("assistant", "I do not know.")]
+
+
+@pytest.mark.parametrize("line", ["/hlep", "/retry now", "/etc is a folder."])
+@pytest.mark.shares
+def test_an_unknown_command_is_an_error_of_one_line(mindful: Command, line: str) -> None:
+    result = mindful("chat", line)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"mindful: unknown command '{line}': /help lists the commands\n"
+
+
+@pytest.mark.usefixtures("scripted")
 def test_a_waiting_message_is_asked_again(mindful: Command, ana: psycopg.Connection) -> None:
     row = ana.execute("select session_start()").fetchone()
     assert row is not None

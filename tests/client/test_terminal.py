@@ -234,12 +234,30 @@ def test_lines_of_earlier_chats_come_back_unless_none_are_kept(
         assert file.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("word", ["exit", "quit", " quit "])
+@pytest.mark.parametrize("word", ["exit", "quit", " quit ", "/exit", "/quit"])
 def test_a_word_leaves(mindful: Open, ana: psycopg.Connection, word: str) -> None:
     terminal = mindful("chat")
     terminal.shows(PROMPT)
     terminal.press(f"{word}\r")
     assert terminal.ends() == 0
+    assert said(ana) == []
+
+
+def test_help_lists_the_commands_and_an_unknown_one_is_no_message(
+    mindful: Open, ana: psycopg.Connection
+) -> None:
+    terminal = mindful("chat")
+    terminal.shows(PROMPT)
+    terminal.press("/hlep\r")
+    terminal.shows(r"mindful: unknown command '/hlep': /help lists the commands\r\n" + PROMPT)
+    terminal.press("/help\r")
+    terminal.shows(r"/help\r\n")
+    assert re.findall(r"^/\w+", terminal.shows(r"\n" + PROMPT), re.MULTILINE) == [
+        "/help",
+        "/retry",
+        "/quit",
+        "/exit",
+    ]
     assert said(ana) == []
 
 
