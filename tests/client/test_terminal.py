@@ -213,6 +213,27 @@ def test_the_conversation_goes_on_after_an_error(mindful: Open, ana: psycopg.Con
     assert terminal.running()
 
 
+@pytest.mark.usefixtures("scripted_answers")
+def test_the_conversation_goes_on_after_the_connection_was_lost(
+    mindful: Open, ana: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    terminal = mindful("chat")
+    terminal.shows(PROMPT)
+    terminal.press("Hello.\r")
+    terminal.shows(r"Hello\.\r\n.+\r\n" + PROMPT)
+    ended = "select pg_terminate_backend(pid, 10000) from pg_stat_activity where application_name = 'mindful_client'"
+    assert db.execute(ended + " and datname = current_database()").fetchall() == [(True,)]
+    terminal.press("And of Spain?\r")
+    terminal.shows(
+        r"\nmindful: [^\n]+\n(Hint: [^\n]+\n)?/retry asks again, and connects again[^\n]+\n" + PROMPT
+    )
+    assert said(ana) == ["user", "assistant"]
+    terminal.press("/retry\r")
+    terminal.shows(r"/retry\r\n.+\r\n" + PROMPT)
+    assert said(ana) == ["user", "assistant"] * 2
+    assert ana.execute("select from session").rowcount == 1
+
+
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.usefixtures("scripted_answers")
 def test_lines_of_earlier_chats_come_back_unless_none_are_kept(

@@ -17,7 +17,7 @@ from mindful_client.calls.statement import Call
 from mindful_client.cli.history import edited_lines
 from mindful_client.cli.output import given, printable, report, show
 from mindful_client.client import Client
-from mindful_client.errors import InvalidInputError, NotReadyError, QueryCancelledError
+from mindful_client.errors import InvalidInputError, NotReadyError, QueryCancelledError, UnavailableError
 from mindful_client.meaning import CONFIDENCE, probability_meaning
 
 _LEAVE = ("exit", "quit")
@@ -128,6 +128,9 @@ class _Talk:
                 self.say(line)
             except (InvalidInputError, NotReadyError, QueryCancelledError) as error:
                 report(error)
+            except UnavailableError as error:
+                report(error)
+                show("/retry asks again, and connects again if the connection was lost.", err=True)
 
     def say(self, message: str) -> None:
         """Print the answer to a message, or do what a command says. Ignore blank lines."""
