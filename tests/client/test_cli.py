@@ -197,12 +197,13 @@ def test_an_error_is_one_line_and_a_hint(
     assert rest == []
 
 
-def test_no_server_is_an_error() -> None:
-    result = CliRunner().invoke(
-        main, ["--dsn", "host=/nonexistent", "status"], env={"MINDFUL_DSN": "host=/other"}
-    )
+@pytest.mark.parametrize("dsn", ["host=/nonexistent", "nonexistent"])
+def test_no_server_is_an_error_that_names_the_option(dsn: str) -> None:
+    result = CliRunner().invoke(main, ["--dsn", dsn, "status"], env={"MINDFUL_DSN": "host=/other"})
+    error, hint = result.stderr.splitlines()
     assert result.exit_code == 1
-    assert "/nonexistent" in result.stderr
+    assert "nonexistent" in error
+    assert hint.endswith("Check MINDFUL_DSN or --dsn, such as 'host=localhost dbname=app'.")
 
 
 def test_a_system_prompt_is_for_new_conversations(mindful: Command) -> None:
