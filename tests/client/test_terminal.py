@@ -214,6 +214,22 @@ def test_the_conversation_goes_on_after_an_error(mindful: Open, ana: psycopg.Con
 
 
 @pytest.mark.usefixtures("scripted_answers")
+def test_figures_are_shown_of_calibrated_answers(mindful: Open, ana: psycopg.Connection) -> None:
+    terminal = mindful("chat", "--memories", "0")
+    terminal.shows(PROMPT)
+    terminal.press("Hello.\r")
+    assert terminal.shows(r"\r\n" + PROMPT) == "Hello.\r\nI do not know."
+    ana.execute(
+        """insert into calibrator (model, with_memory, signal_tier, features, means, scales, weights, intercept, labels,
+               wrong, metrics, last_outcome, adopted)
+           values (%s, false, 0, '{}', '{}', '{}', '{}', ln(3), 100, 25, '{}', 1, true)""",
+        (SCRIPTED_GENERATOR,),
+    )
+    terminal.press("Hello.\r")
+    terminal.shows(r"\[flag; right 75%, confidence 0\.\d\d; 0 memories\]\r\n  Of 100 answers with 75%, ")
+
+
+@pytest.mark.usefixtures("scripted_answers")
 def test_the_conversation_goes_on_after_the_connection_was_lost(
     mindful: Open, ana: psycopg.Connection, db: psycopg.Connection
 ) -> None:

@@ -29,6 +29,10 @@ _LAST = sql.SQL(
 """The last turns of a session, the newest first."""
 _REST = sql.SQL(
     """select a.metadata ->> 'action', (a.metadata ->> 'probability')::real, (a.metadata ->> 'confidence')::real,
+           exists (
+               select from mindful.decision d
+               where d.tenant = a.tenant and d.message_id = a.id and d.calibrator_id is not null
+           ),
            array(
                select m.content from jsonb_array_elements_text(a.metadata -> 'memory_ids') with ordinality i (id, place)
                join mindful.memory m on m.id = i.id::bigint
@@ -50,7 +54,8 @@ _SHOWN = 100
 @click.option(
     "--explain/--no-explain",
     default=None,
-    help="After each answer, print what is known of it to standard error. Default: at a terminal.",
+    help="After each answer, print its figures and memories to standard error. Default: at a terminal, with the "
+    "figures of calibrated answers only.",
 )
 @click.argument("message", required=False)
 @click.pass_obj
@@ -70,7 +75,7 @@ def chat(
     """
     if session_id is not None and system is not None:
         raise click.UsageError("--system is for new conversations: leave out --session")
-    talk = _Talk(client, session_id, system, memories, sys.stdout.isatty() if explain is None else explain)
+    talk = _Talk(client, session_id, system, memories, explain)
     try:
         if message is not None:
             talk.say(message)
@@ -97,14 +102,15 @@ class _Talk:
         session_id: UUID | None,
         system: str | None,
         memories: int | None,
-        explain: bool,
+        explain: bool | None,
     ) -> None:
         self._client = client
         self._session_id = session_id
         self._known = session_id
         self._start = given(system_prompt=system)
         self._options = given(memories=memories)
-        self._explains = explain
+        self._explains = sys.stdout.isatty() if explain is None else explain
+        self._shows_guesses = explain is not None
         self._unstored: str | None = None
         """The last message until the server has stored it. /retry sends it again."""
         self.stopped = False
@@ -189,13 +195,17 @@ class _Talk:
             yield from self._client.llm_chat_stream(None, session_id=self._session_id, **options)
 
     def _explain(self) -> None:
-        """Print the action, the probability, the confidence and the memories of the last answer."""
-        for action, probability, confidence, memories in self._client._run(
+        """Print the memories of the last answer, and its figures if they are calibrated or asked for."""
+        for action, probability, confidence, calibrated, memories in self._client._run(
             Call(_REST, {"session_id": self._session_id}, list)
         ):
-            figures = f"right {probability:.0%}, confidence {confidence:.2f}"
-            show(f"[{action}; {figures}; {len(memories)} memories]", err=True)
-            show(f"  {probability_meaning(probability, action)} {CONFIDENCE}", err=True)
+            count = f"{len(memories)} memories"
+            if calibrated or self._shows_guesses:
+                meaning = probability_meaning(probability, action if calibrated else "uncalibrated")
+                show(f"[{action}; right {probability:.0%}, confidence {confidence:.2f}; {count}]", err=True)
+                show(f"  {meaning} {CONFIDENCE}", err=True)
+            elif memories:
+                show(f"[{count}]", err=True)
             for content in memories:
                 line = " ".join(printable(content).split())
                 show(f"  - {line if len(line) <= _SHOWN else line[:_SHOWN] + '...'}", err=True)
