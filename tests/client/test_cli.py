@@ -118,6 +118,23 @@ def test_every_line_of_a_pipe_is_a_message(mindful: Command, ana: psycopg.Connec
 
 
 @pytest.mark.usefixtures("scripted")
+def test_a_line_with_another_slash_is_a_message_and_quit_ends_a_pipe(
+    mindful: Command, ana: psycopg.Connection
+) -> None:
+    result = mindful("chat", input="/etc/hosts is a file.\n/quit\nHello.\n")
+    assert (result.exit_code, result.stdout) == (0, "I do not know.\n")
+    assert said(ana) == [("user", "/etc/hosts is a file."), ("assistant", "I do not know.")]
+
+
+@pytest.mark.parametrize("line", ["/hlep", "/retry now", "/etc is a folder."])
+@pytest.mark.shares
+def test_an_unknown_command_is_an_error_of_one_line(mindful: Command, line: str) -> None:
+    result = mindful("chat", line)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"mindful: unknown command '{line}': /help lists the commands\n"
+
+
+@pytest.mark.usefixtures("scripted")
 def test_a_waiting_message_is_asked_again(mindful: Command, ana: psycopg.Connection) -> None:
     row = ana.execute("select session_start()").fetchone()
     assert row is not None
@@ -180,12 +197,13 @@ def test_an_error_is_one_line_and_a_hint(
     assert rest == []
 
 
-def test_no_server_is_an_error() -> None:
-    result = CliRunner().invoke(
-        main, ["--dsn", "host=/nonexistent", "status"], env={"MINDFUL_DSN": "host=/other"}
-    )
+@pytest.mark.parametrize("dsn", ["host=/nonexistent", "nonexistent"])
+def test_no_server_is_an_error_that_names_the_option(dsn: str) -> None:
+    result = CliRunner().invoke(main, ["--dsn", dsn, "status"], env={"MINDFUL_DSN": "host=/other"})
+    error, hint = result.stderr.splitlines()
     assert result.exit_code == 1
-    assert "/nonexistent" in result.stderr
+    assert "nonexistent" in error
+    assert hint.endswith("Check MINDFUL_DSN or --dsn, such as 'host=localhost dbname=app'.")
 
 
 def test_a_system_prompt_is_for_new_conversations(mindful: Command) -> None:

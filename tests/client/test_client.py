@@ -232,6 +232,24 @@ async def test_a_cancelled_answer_loses_no_word_and_can_be_asked_again(
 
 
 @pytest.mark.shares
+@pytest.mark.parametrize("reply", ["The", "The capital of France is Paris."])
+async def test_a_cancel_between_two_pieces_ends_the_stream_at_the_next(
+    client: AsyncClient, ana: psycopg.Connection, reply: str
+) -> None:
+    session_id, read = await client.session_start(), ""
+    question = "What is the capital of France?"
+    async with aclosing(client.chat_stream(session_id, question, model=SCRIPTED_GENERATOR)) as pieces:
+        while not read.startswith(reply):
+            read += await anext(pieces)
+        await client.cancel()
+        with pytest.raises(QueryCancelledError) as caught:
+            await anext(pieces)
+    assert caught.value.sqlstate == "57014"
+    assert turns(ana, session_id) == [("user", question)]
+    assert await client.llm_chat(None, session_id=session_id, model=SCRIPTED_GENERATOR)
+
+
+@pytest.mark.shares
 async def test_a_call_without_a_stream_is_cancelled(client: AsyncClient, ana: psycopg.Connection) -> None:
     session_id = await client.session_start()
     answering = asyncio.create_task(client.chat(session_id, STORY))

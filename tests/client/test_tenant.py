@@ -251,7 +251,9 @@ def test_the_command_line_takes_a_tenant(dsn: str, db: psycopg.Connection, tmp_p
     found = json.loads(mindful("--tenant", "customer-7", "recall", "I am", "--json").stdout)
     assert [memory["content"] for memory in found] == ["I am customer-7."]
     refused = mindful("remember", "Whose is this?")
-    assert (refused.exit_code, refused.stderr.splitlines()[0]) == (1, "mindful: no tenant is set")
+    error, hint = refused.stderr.splitlines()
+    assert (refused.exit_code, error) == (1, "mindful: no tenant is set")
+    assert "--tenant" in hint
     exported = tmp_path / "exported"
     assert mindful("--tenant", "customer-7", "export", exported).exit_code == 0
     assert "I am customer-7." in exported.read_text()

@@ -213,6 +213,43 @@ def test_the_conversation_goes_on_after_an_error(mindful: Open, ana: psycopg.Con
     assert terminal.running()
 
 
+@pytest.mark.usefixtures("scripted_answers")
+def test_figures_are_shown_of_calibrated_answers(mindful: Open, ana: psycopg.Connection) -> None:
+    terminal = mindful("chat", "--memories", "0")
+    terminal.shows(PROMPT)
+    terminal.press("Hello.\r")
+    assert terminal.shows(r"\r\n" + PROMPT) == "Hello.\r\nI do not know."
+    ana.execute(
+        """insert into calibrator (model, with_memory, signal_tier, features, means, scales, weights, intercept, labels,
+               wrong, metrics, last_outcome, adopted)
+           values (%s, false, 0, '{}', '{}', '{}', '{}', ln(3), 100, 25, '{}', 1, true)""",
+        (SCRIPTED_GENERATOR,),
+    )
+    terminal.press("Hello.\r")
+    terminal.shows(r"\[flag; right 75%, confidence 0\.\d\d; 0 memories\]\r\n  Of 100 answers with 75%, ")
+
+
+@pytest.mark.usefixtures("scripted_answers")
+def test_the_conversation_goes_on_after_the_connection_was_lost(
+    mindful: Open, ana: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    terminal = mindful("chat")
+    terminal.shows(PROMPT)
+    terminal.press("Hello.\r")
+    terminal.shows(r"Hello\.\r\n.+\r\n" + PROMPT)
+    ended = "select pg_terminate_backend(pid, 10000) from pg_stat_activity where application_name = 'mindful_client'"
+    assert db.execute(ended + " and datname = current_database()").fetchall() == [(True,)]
+    terminal.press("And of Spain?\r")
+    terminal.shows(
+        r"\nmindful: [^\n]+\n(Hint: [^\n]+\n)?/retry asks again, and connects again[^\n]+\n" + PROMPT
+    )
+    assert said(ana) == ["user", "assistant"]
+    terminal.press("/retry\r")
+    terminal.shows(r"/retry\r\n.+\r\n" + PROMPT)
+    assert said(ana) == ["user", "assistant"] * 2
+    assert ana.execute("select from session").rowcount == 1
+
+
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.usefixtures("scripted_answers")
 def test_lines_of_earlier_chats_come_back_unless_none_are_kept(
@@ -234,12 +271,30 @@ def test_lines_of_earlier_chats_come_back_unless_none_are_kept(
         assert file.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("word", ["exit", "quit", " quit "])
+@pytest.mark.parametrize("word", ["exit", "quit", " quit ", "/exit", "/quit"])
 def test_a_word_leaves(mindful: Open, ana: psycopg.Connection, word: str) -> None:
     terminal = mindful("chat")
     terminal.shows(PROMPT)
     terminal.press(f"{word}\r")
     assert terminal.ends() == 0
+    assert said(ana) == []
+
+
+def test_help_lists_the_commands_and_an_unknown_one_is_no_message(
+    mindful: Open, ana: psycopg.Connection
+) -> None:
+    terminal = mindful("chat")
+    terminal.shows(PROMPT)
+    terminal.press("/hlep\r")
+    terminal.shows(r"mindful: unknown command '/hlep': /help lists the commands\r\n" + PROMPT)
+    terminal.press("/help\r")
+    terminal.shows(r"/help\r\n")
+    assert re.findall(r"^/\w+", terminal.shows(r"\n" + PROMPT), re.MULTILINE) == [
+        "/help",
+        "/retry",
+        "/quit",
+        "/exit",
+    ]
     assert said(ana) == []
 
 

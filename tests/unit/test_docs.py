@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.pages import NOTES, PAGES, code, sections
+from support.pages import NOTES, PAGES, blocks, code, sections
 from support.reference import created
 from support.sources import ROOT
 
@@ -69,3 +69,12 @@ def test_make_has_the_targets_that_pages_name() -> None:
 def test_the_index_lists_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     assert [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in index] == ["README.md"]
+
+
+def test_readme_and_tour_can_be_followed_in_one_database() -> None:
+    readme, tour = (
+        set(re.findall(r"CREATE \w+ (?:public\.)?(\w+)", "\n".join(blocks(ROOT / page, "sql"))))
+        for page in ("README.md", "docs/tour.md")
+    )
+    assert "ticket" in readme
+    assert readme & tour == set()

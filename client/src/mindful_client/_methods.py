@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
 from mindful_client.calls.statement import DEFAULT
-from mindful_client.errors import InvalidInputError, NotReadyError
+from mindful_client.errors import InvalidInputError, NotReadyError, QueryCancelledError
 
 M = TypeVar("M", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -118,6 +118,11 @@ def refuse_beside_stream() -> None:
         sqlstate="55000",
         hint="Read the stream to its end, or close it (contextlib.closing, aclosing). Use a pool for other calls.",
     )
+
+
+def cancelled() -> QueryCancelledError:
+    """Return the error of a stream that was cancelled between two pieces."""
+    return QueryCancelledError("canceling statement due to user request", sqlstate="57014")
 
 
 @dataclass(frozen=True)

@@ -210,6 +210,7 @@ class AsyncClient:
         self._partitions = partitions or AsyncPartitions(most_idle=8 if isinstance(target, str) else 0)
         self._closes_partitions = partitions is None
         self._active: set[psycopg.AsyncConnection[Any]] = set()
+        self._cancels = 0
 
     llm_generate = _method(calls.llm_generate)
     llm_generate_detail = _method(calls.llm_generate_detail)
@@ -325,8 +326,9 @@ class AsyncClient:
     async def cancel(self) -> None:
         """Cancel what this client runs on the server. Call it from another task.
 
-        The calls end with QueryCancelledError. Between two pieces of a stream nothing runs: close the stream.
+        The calls end with QueryCancelledError. A stream that waits between two pieces raises it at the next one.
         """
+        self._cancels += 1
         with translated():
             for connection in list(self._active):
                 await connection.cancel_safe()
@@ -367,6 +369,7 @@ class AsyncClient:
                 return call.read(await cursor.fetchall())
 
     async def _pieces(self, call: Stream[R], source: AsyncSource) -> AsyncGenerator[R, None]:
+        cancels = self._cancels
         if call.before is not None:
             await self._run(call.before)
         with translated():
@@ -383,6 +386,8 @@ class AsyncClient:
                 await cursor.execute(call.query, call.parameters)
                 async for (piece,) in cursor:
                     yield call.read(piece)
+                    if self._cancels != cancels:  # no statement ran that the server could have cancelled
+                        raise _methods.cancelled()
 
     async def _direct(
         self, source: AsyncSource, connection: psycopg.AsyncConnection[Any], opened: AsyncExitStack

@@ -207,6 +207,7 @@ class Client:
         self._partitions = partitions or Partitions(most_idle=8 if isinstance(target, str) else 0)
         self._closes_partitions = partitions is None
         self._active: set[psycopg.Connection[Any]] = set()
+        self._cancels = 0
 
     llm_generate = _method(calls.llm_generate)
     llm_generate_detail = _method(calls.llm_generate_detail)
@@ -322,8 +323,9 @@ class Client:
     def cancel(self) -> None:
         """Cancel what this client runs on the server. Call it from another thread or a signal handler.
 
-        The calls end with QueryCancelledError. Between two pieces of a stream nothing runs: close the stream.
+        The calls end with QueryCancelledError. A stream that waits between two pieces raises it at the next one.
         """
+        self._cancels += 1
         with translated():
             for connection in list(self._active):
                 connection.cancel_safe()
@@ -364,6 +366,7 @@ class Client:
             return call.read(cursor.fetchall())
 
     def _pieces(self, call: Stream[R], source: Source) -> Generator[R, None, None]:
+        cancels = self._cancels
         if call.before is not None:
             self._run(call.before)
         with translated(), ExitStack() as opened:
@@ -379,6 +382,8 @@ class Client:
             cursor.execute(call.query, call.parameters)
             for (piece,) in cursor:
                 yield call.read(piece)
+                if self._cancels != cancels:  # no statement ran that the server could have cancelled
+                    raise _methods.cancelled()
 
     def _direct(
         self, source: Source, connection: psycopg.Connection[Any], opened: ExitStack

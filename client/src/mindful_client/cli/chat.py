@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from types import FrameType
 from typing import Any
 from uuid import UUID
@@ -17,10 +17,9 @@ from mindful_client.calls.statement import Call
 from mindful_client.cli.history import edited_lines
 from mindful_client.cli.output import given, printable, report, show
 from mindful_client.client import Client
-from mindful_client.errors import InvalidInputError, NotReadyError, QueryCancelledError
+from mindful_client.errors import InvalidInputError, NotReadyError, QueryCancelledError, UnavailableError
 from mindful_client.meaning import CONFIDENCE, probability_meaning
 
-_RETRY = "/retry"
 _LEAVE = ("exit", "quit")
 _VARIED = {"temperature": 0.8, "top_p": 0.95}
 """How another answer in the place of a finished one is drawn: the likeliest one would be the same again."""
@@ -30,6 +29,10 @@ _LAST = sql.SQL(
 """The last turns of a session, the newest first."""
 _REST = sql.SQL(
     """select a.metadata ->> 'action', (a.metadata ->> 'probability')::real, (a.metadata ->> 'confidence')::real,
+           exists (
+               select from mindful.decision d
+               where d.tenant = a.tenant and d.message_id = a.id and d.calibrator_id is not null
+           ),
            array(
                select m.content from jsonb_array_elements_text(a.metadata -> 'memory_ids') with ordinality i (id, place)
                join mindful.memory m on m.id = i.id::bigint
@@ -51,7 +54,8 @@ _SHOWN = 100
 @click.option(
     "--explain/--no-explain",
     default=None,
-    help="After each answer, print what is known of it to standard error. Default: at a terminal.",
+    help="After each answer, print its figures and memories to standard error. Default: at a terminal, with the "
+    "figures of calibrated answers only.",
 )
 @click.argument("message", required=False)
 @click.pass_obj
@@ -66,13 +70,12 @@ def chat(
     """Answer MESSAGE, or talk until exit, quit or Ctrl-D.
 
     From a pipe, each line is a message. A message is stored before its answer starts. Ctrl-C stops an answer, and
-    /retry asks for it again. After a finished answer, /retry forgets that answer and draws another one. With
-    --explain, an answer is followed by its action, the probability that it is right, the model's confidence, and the
-    memories that the model saw.
+    /retry asks for it again. /help lists the commands. With --explain, an answer is followed by its action, the
+    probability that it is right, the model's confidence, and the memories that the model saw.
     """
     if session_id is not None and system is not None:
         raise click.UsageError("--system is for new conversations: leave out --session")
-    talk = _Talk(client, session_id, system, memories, sys.stdout.isatty() if explain is None else explain)
+    talk = _Talk(client, session_id, system, memories, explain)
     try:
         if message is not None:
             talk.say(message)
@@ -82,7 +85,7 @@ def chat(
         else:
             for line in sys.stdin:
                 talk.say(line.removesuffix("\n"))
-                if talk.stopped:
+                if talk.stopped or talk.left:
                     break
     finally:
         talk.farewell()
@@ -99,23 +102,26 @@ class _Talk:
         session_id: UUID | None,
         system: str | None,
         memories: int | None,
-        explain: bool,
+        explain: bool | None,
     ) -> None:
         self._client = client
         self._session_id = session_id
         self._known = session_id
         self._start = given(system_prompt=system)
         self._options = given(memories=memories)
-        self._explains = explain
+        self._explains = sys.stdout.isatty() if explain is None else explain
+        self._shows_guesses = explain is not None
         self._unstored: str | None = None
         """The last message until the server has stored it. /retry sends it again."""
         self.stopped = False
         """Whether the user stopped the last answer."""
+        self.left = False
+        """Whether a command ended the chat."""
 
     def converse(self) -> None:
         """Answer lines from a terminal until the user leaves. Report errors that another message can correct."""
         prompt = "> " if sys.stdout.isatty() else ""
-        while True:
+        while not self.left:
             try:
                 line = input(prompt)
             except (EOFError, KeyboardInterrupt):
@@ -128,26 +134,47 @@ class _Talk:
                 self.say(line)
             except (InvalidInputError, NotReadyError, QueryCancelledError) as error:
                 report(error)
+            except UnavailableError as error:
+                report(error)
+                show("/retry asks again, and connects again if the connection was lost.", err=True)
 
     def say(self, message: str) -> None:
-        """Print the answer to a message as the model makes it. Ignore blank lines."""
-        if not message.strip():
-            return
-        options = self._options
-        if message.strip() != _RETRY:
+        """Print the answer to a message, or do what a command says. Ignore blank lines."""
+        line = message.strip()
+        if line.startswith("/") and line.count("/") == 1:
+            if line not in _COMMANDS:
+                raise InvalidInputError(f"unknown command {line[:_SHOWN]!r}: /help lists the commands")
+            _COMMANDS[line](self)
+        elif line:
             self._unstored = message
-        elif self._session_id is None:
+            self._reply(self._options)
+
+    def help(self) -> None:
+        """List the commands."""
+        for name, command in _COMMANDS.items():
+            show(f"{name:7} {command.__doc__}")
+        show("A message that begins with / and has no other / is a command.")
+
+    def retry(self) -> None:
+        """Ask for the answer again. After a finished answer, forget it and draw another one."""
+        if self._unstored is None and self._session_id is None:
             raise NotReadyError("no message waits for an answer", hint="Type a message.")
-        elif self._unstored is None and self._forgets_answer():
-            options = options | _VARIED
-        self._print(self._answer(options))
-        if self._explains and not self.stopped:
-            self._explain()
+        draws = self._unstored is None and self._forgets_answer()
+        self._reply(self._options | _VARIED if draws else self._options)
+
+    def leave(self) -> None:
+        """End the chat, as exit, quit and Ctrl-D do at a terminal."""
+        self.left = True
 
     def farewell(self) -> None:
         """Print the command that continues a new conversation."""
         if self._session_id != self._known:
             show(f"Continue with: mindful chat --session {self._session_id}", err=True)
+
+    def _reply(self, options: dict[str, Any]) -> None:
+        self._print(self._answer(options))
+        if self._explains and not self.stopped:
+            self._explain()
 
     def _forgets_answer(self) -> bool:
         """Forget the last answer, if it follows the user's message. One that called tools stays."""
@@ -168,13 +195,17 @@ class _Talk:
             yield from self._client.llm_chat_stream(None, session_id=self._session_id, **options)
 
     def _explain(self) -> None:
-        """Print the action, the probability, the confidence and the memories of the last answer."""
-        for action, probability, confidence, memories in self._client._run(
+        """Print the memories of the last answer, and its figures if they are calibrated or asked for."""
+        for action, probability, confidence, calibrated, memories in self._client._run(
             Call(_REST, {"session_id": self._session_id}, list)
         ):
-            figures = f"right {probability:.0%}, confidence {confidence:.2f}"
-            show(f"[{action}; {figures}; {len(memories)} memories]", err=True)
-            show(f"  {probability_meaning(probability, action)} {CONFIDENCE}", err=True)
+            count = f"{len(memories)} memories"
+            if calibrated or self._shows_guesses:
+                meaning = probability_meaning(probability, action if calibrated else "uncalibrated")
+                show(f"[{action}; right {probability:.0%}, confidence {confidence:.2f}; {count}]", err=True)
+                show(f"  {meaning} {CONFIDENCE}", err=True)
+            elif memories:
+                show(f"[{count}]", err=True)
             for content in memories:
                 line = " ".join(printable(content).split())
                 show(f"  - {line if len(line) <= _SHOWN else line[:_SHOWN] + '...'}", err=True)
@@ -195,7 +226,7 @@ class _Talk:
             if begun:
                 show()
         if self.stopped:
-            show(f"Stopped. {_RETRY} asks again.", err=True)
+            show("Stopped. /retry asks again.", err=True)
 
     @contextlib.contextmanager
     def _interruptible(self) -> Iterator[None]:
@@ -211,3 +242,12 @@ class _Talk:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+_COMMANDS: dict[str, Callable[[_Talk], None]] = {
+    "/help": _Talk.help,
+    "/retry": _Talk.retry,
+    "/quit": _Talk.leave,
+    "/exit": _Talk.leave,
+}
+"""The commands of a chat. Their docstrings are the help."""

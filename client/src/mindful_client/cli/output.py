@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import click
+import psycopg
 
 from mindful_client.calls.statement import json_default
 from mindful_client.errors import MindfulError
@@ -14,6 +15,8 @@ from mindful_client.errors import MindfulError
 _CONTROLS = re.compile(r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]")
 _JSON_CONTROLS = re.compile(r"[\x7f-\x9f]")
 """Control characters that json.dumps does not escape."""
+_SERVER = "Check MINDFUL_DSN or --dsn, such as 'host=localhost dbname=app'."
+_TENANT = "Set MINDFUL_TENANT or pass --tenant, such as --tenant customer-7."
 
 
 def show(text: object = "", *, err: bool = False, nl: bool = True) -> None:
@@ -30,8 +33,17 @@ def json_text(value: Any, indent: int | None = None) -> str:
 def report(error: MindfulError) -> None:
     """Print an error as a line and a hint."""
     show(f"mindful: {error.message}", err=True)
-    if error.hint:
-        show(f"Hint: {error.hint}", err=True)
+    if hint := _hint(error):
+        show(f"Hint: {hint}", err=True)
+
+
+def _hint(error: MindfulError) -> str | None:
+    """Return the hint of an error, which names the option where one corrects it."""
+    if error.sqlstate is None and isinstance(
+        error.__cause__, psycopg.Error
+    ):  # no server was reached, or it is gone
+        return f"{error.hint} {_SERVER}" if error.hint else _SERVER
+    return _TENANT if error.message == "no tenant is set" else error.hint
 
 
 def given(**options: Any) -> dict[str, Any]:
