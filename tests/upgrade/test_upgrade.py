@@ -126,7 +126,9 @@ def test_rows_that_a_release_wrote_survive_the_update(
         assert [table for table, rows in before.items() if not rows] == []
         connection.execute("alter extension mindful update")
         assert differences(snapshot(connection), expected) == []
-        pinned = "select proconfig @> '{array_nulls=on}' from pg_proc where proname like 'remember!_%' escape '!'"
+        pinned = (
+            "select proconfig @> '{array_nulls=on}' from pg_proc where proname like 'remember!_%' escape '!'"
+        )
         assert connection.execute(pinned).fetchall() == [(True,)]
         after = rows_of(connection)
     for table, rows in before.items():
