@@ -23,7 +23,7 @@ from mindful.conversation.expected import (
     plain,
     telling,
 )
-from mindful.conversation.matter import ABOUT, BEARS, OWN, Common, asks, asks_whether, is_own
+from mindful.conversation.matter import ABOUT, BEARS, OWN, Common, asks, asks_whether, is_general, is_own
 from mindful.conversation.near import Near, Stored
 from mindful.conversation.statement import declares
 from mindful.core.pattern import CAPITAL, IGNORECASE, linear
@@ -161,7 +161,7 @@ class Bearing(NamedTuple):
         content, similarity = self.contents.get(memory, ""), self.similarities.get(memory, 0.0)
         if self.names(memory) or any(one in content for one in _IDENTIFIER.findall(self.question)):
             return True
-        if not self.asks and OWN.search(self.question) is None:
+        if is_general(self.question) or (not self.asks and OWN.search(self.question) is None):
             return similarity >= _SAME
         if not self.asks:
             return similarity >= ABOUT or memory in self.near()
@@ -291,7 +291,7 @@ def weigh(
         requested=question != message,
         is_described=is_described,
     )
-    if not found.asks and not asks_whether(question):
+    if is_general(question) or (not found.asks and not asks_whether(question)):
         return found
     own = is_own(embedder, question, _common(found))
     if not own and not (found.asks and found.near()):

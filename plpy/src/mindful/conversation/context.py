@@ -12,6 +12,7 @@ from mindful.conversation.about import known
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.bridge import named_instead
 from mindful.conversation.clarification import Clarified
+from mindful.conversation.correction import corrected, corrected_turns, corrects
 from mindful.conversation.expected import answers, kind_of
 from mindful.conversation.lesson import Lesson, lessons
 from mindful.conversation.matter import BEARS
@@ -129,7 +130,7 @@ class _Composer:
         self._db = db
         self._spec = spec
         self._generator = generator
-        self._reading = reading
+        self._reading = reading._replace(turns=corrected_turns(reading.turns))
         self._tools = tools
         self._given = given
         self._considered: Sequence[Row] = ()
@@ -362,14 +363,21 @@ class _Composer:
         return parts
 
     def _found(self, message: str, vector: str | None, embedder: str | None, most: int) -> Sequence[Row]:
-        return self._db.rows(
-            """select id, content, kind, role, score, similarity, bm25, extract(epoch from created_at) as said_at
+        # A summary repeats turns that are recalled themselves, beside others that have nothing to do with the message.
+        rows = self._db.rows(
+            """select id, content, kind, role, score, similarity, bm25, extract(epoch from created_at) as said_at,
+                   _mindful.said_next(id) as said_next
                from _mindful.memory_recall($1, _mindful.vector($2), $3, $4,
                    _mindful.chat_filter($5))
-               where kind <> 'summary' or session_id is distinct from $5""",
+               where kind <> 'summary'""",
             ("text", "text", "text", "integer", "uuid"),
             (message, vector, embedder, most, self._reading.session_id),
         )
+        return [
+            {**row, "content": corrected(row["content"], row["said_next"] or ())}
+            for row in rows
+            if row["role"] != "user" or corrects(row["content"]) is None
+        ]
 
     def _bridged(self, found: Bearing, embedder: FoundEmbedder, most: int) -> list[Row]:
         """Return the memory that answers the question about what another one names, and that other one."""

@@ -33,12 +33,12 @@ _TIMES = (
     rf"{MONTHS}|{WEEKDAYS}s?|spring|summer|autumn|fall|winter|today|tomorrow|yesterday|tonight|"
     r"noon|midnight|morning|afternoon|evening|night|week|weekend|month|year|easter|christmas|ago|o'clock|am|pm"
 )
-_NUMBERS = (
+NUMBERS = (
     r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|"
     r"eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|dozen|half|"
     r"once|twice|both|no|none|several|every|fiver|tenner"
 )
-_COLORS = (
+COLORS = (
     r"red|blue|green|yellow|orange|purple|violet|pink|brown|black|white|gr[ae]y|silver|gold(?:en)?|beige|turquoise|"
     r"cream|ivory|crimson|scarlet|navy|teal|maroon|lilac|magenta|olive|khaki|burgundy|ochre|mint|indigo|bronze|copper"
 )
@@ -91,8 +91,8 @@ _REASON = linear(
     IGNORECASE,
 )
 """Words that join a deed and its reason."""
-_COLOR = linear(rf"\b(?:{_COLORS})(?:ish)?\b", IGNORECASE)
-_NUMBER = linear(rf"\d|\b(?:{_NUMBERS})\b", IGNORECASE)
+_COLOR = linear(rf"\b(?:{COLORS})(?:ish)?\b", IGNORECASE)
+_NUMBER = linear(rf"\d|\b(?:{NUMBERS})\b", IGNORECASE)
 _PART_OF_NAME = linear(r"\b(?:last|first|family|middle|full) names?\b|\bsurnames?\b", IGNORECASE)
 _LOGIN = Short(r"[^\W\d]\w*[\d_]|\d\w*[^\W\d]", 60)
 """A name that is no word, such as one of a user or a server."""
@@ -109,7 +109,7 @@ _DATED = linear(
 """A date or a clock time. Its number is not a count."""
 _COUNTS = linear(r"\bhow (?:many|much)\b", IGNORECASE)
 _MORE = "more|fewer|less|extra|additional|further"
-_ADDED = linear(rf"\b(?:\d+|{_NUMBERS}) (?:{_MORE})\b(?! than)|\banother (?:\d+|{_NUMBERS})\b", IGNORECASE)
+_ADDED = linear(rf"\b(?:\d+|{NUMBERS}) (?:{_MORE})\b(?! than)|\banother (?:\d+|{NUMBERS})\b", IGNORECASE)
 """A number that is added to another one. It is the count only where that is asked: "How many more are coming?"."""
 _ASKS_ADDED = linear(rf"\b(?:{_MORE}|another)\b", IGNORECASE)
 _PLACED = linear(
@@ -208,8 +208,12 @@ def _candidates(question: str, kind: str, known: _Known, memory: str) -> list[st
     names = [word for word in found if word[0].isupper() and not _TIME.fullmatch(word)]
     if kind == "name":
         return _names(question, memory, found, names)
-    if kind == "place" and (_is_named(question, memory) or not _places(memory) & set(found)):
-        return names
+    if kind == "place":
+        placed = _places(memory)
+        if not placed or _is_named(question, memory):
+            return names
+        if placed.isdisjoint(found):
+            return []
     return [word for word in found if len(word) > 2 or word.isdigit()]
 
 

@@ -81,6 +81,21 @@ _NAMES = linear(
 _LONG_NAME = linear(rf"(?<=[^\W.!?:] )(?!(?:Mr|Mrs|Ms|Dr|Prof)\b){CAPITAL}\w+ (?:of )?(?:the )?{CAPITAL}\w+")
 """A name of several words, such as "the Mona Lisa": users call people they know by one."""
 OWN = linear(r"\b(?:i|me|my|mine|we|us|our|ours)\b", IGNORECASE)
+_CERTAIN = linear(
+    r"\b(?:the|this|that|these|those|i|me|we|us|my|our|your|you|his|her|its|their|he|she|it|they|there|here|now|today|"
+    r"tomorrow|yesterday|tonight|next|last|again|still)\b|(?<!hat)['\u2019]s? \w|\d|\bhow (?:much|many|often|late|early)\b",
+    IGNORECASE,
+)
+"""Words of questions for a certain thing, person, time or amount."""
+_STATE = r"(?:wrong|new|left|due|open|closed|free|up|on|in|for|at|to|with|about|\w+ed|\w+ing)\b"
+_THING = rf"(?:an? (?:[a-z-]+ ){{0,2}}[a-z-]+|(?!{_STATE})[a-z-]+(?: [a-z-]+)?)"
+_OF_A_KIND = linear(
+    r"^\W*(?:(?:and|so|but|ok|okay|well|then)\W+)*(?:"
+    rf"(?i:what)(?:['\u2019]s| is| are| was| were) {_THING}|"
+    rf"(?i:what) (?:do|does|can) (?:an? [a-z -]+|[a-z-]+s) (?:do|eat|drink|mean|need|use|consist of|look like)|"
+    r"(?i:how) (?:[a-z]+ )?(?:is|are|do|does|can) (?:an? [a-z-]+|[a-z-]+s|(?=[a-z]+ made\b))[a-z -]*)\W*$"
+)
+"""Questions for what something is or does in general: "What is a boiler?", "How do bees make honey?"."""
 _OWN_MATTERS = (
     *("What is my mother's name?", "When is my next appointment?", "Where did I leave my glasses?"),
     *(
@@ -153,6 +168,12 @@ def _is_phrase(question: str) -> bool:
 def asks_whether(question: str) -> bool:
     """Return whether a question may ask for a yes or no about the user's own matters."""
     return any(form.search(question) for form in (_WHETHER, _WHETHER_OTHERS))
+
+
+def is_general(question: str) -> bool:
+    """Return whether a question is about a kind of things, not about one that memories tell of."""
+    is_certain = any(form.search(question) for form in (_CERTAIN, _NAMES))
+    return not is_certain and _OF_A_KIND.search(question) is not None
 
 
 def is_own(embedder: FoundEmbedder, question: str, common: Common) -> bool:

@@ -11,8 +11,8 @@ _LONGEST = 300
 """Characters of a sentence, or of a question, that is read."""
 _TITLE = r"(?:Dr|Mr|Mrs|Ms|Prof|St)\.?|Frau|Herr|Professor|Doctor|Sister|Brother|Father|Signora|Signor|Do\u00f1a|Don"
 _CAPITAL = rf"(?:{CAPITAL}[\w'\u2019-]*)"
-_FULL = rf"(?:(?:{_TITLE}) )?{_CAPITAL}(?: (?:(?:van|von|de|der|den|di|da|del|la|el|bin) ){{0,2}}{_CAPITAL})*"
-_SEVERAL = rf"{_FULL}(?:(?:, (?:and )?| and | or ){_FULL})*"
+FULL_NAME = rf"(?:(?:{_TITLE}) )?{_CAPITAL}(?: (?:(?:van|von|de|der|den|di|da|del|la|el|bin) ){{0,2}}{_CAPITAL})*"
+_SEVERAL = rf"{FULL_NAME}(?:(?:, (?:and )?| and | or ){FULL_NAME})*"
 _NAMING = (
     r"\b(?:called|named|nicknamed|christened|baptized|baptised|dubbed|known as|known to us as|"
     r"(?:goes|went|go) by(?: the (?:nick)?name(?: of)?)?|by the (?:nick)?name of|with the (?:nick)?name|"
@@ -33,16 +33,16 @@ _BEFORE = Short(
     _LONGEST,
 )
 _BESIDE = Short(
-    rf"(?P<name>{_FULL}), (?i:my|our|the|his|her|their) [^,.;]{{1,60}}[,.;]|"
-    rf"\b(?i:my|our|the|his|her|their) (?:[a-z-]+ ){{0,2}}[a-z-]+,? (?P<after>{_FULL})",
+    rf"(?P<name>{FULL_NAME}), (?i:my|our|the|his|her|their) [^,.;]{{1,60}}[,.;]|"
+    rf"\b(?i:my|our|the|his|her|their) (?:[a-z-]+ ){{0,2}}[a-z-]+,? (?P<after>{FULL_NAME})",
     _LONGEST,
 )
 _CALLED_SELF = Short(
-    rf"\b(?i:my (?:full )?name(?: is|'s)|i am called|i'm called|call(?:s|ed)? me|i go by) (?P<name>{_FULL})",
+    rf"\b(?i:my (?:full )?name(?: is|'s)|i am called|i'm called|call(?:s|ed)? me|i go by) (?P<name>{FULL_NAME})",
     _LONGEST,
 )
 _SELF = Short(
-    rf"(?:^|[.!?,;:] )(?:(?i:hi|hello|hey|and)[ ,!]+)?(?i:i am|i'm|this is|it's) (?P<name>{_FULL})"
+    rf"(?:^|[.!?,;:] )(?:(?i:hi|hello|hey|and)[ ,!]+)?(?i:i am|i'm|this is|it's) (?P<name>{FULL_NAME})"
     r"(?=\s*(?:[,.!;]|$)| (?:and|from|here|speaking|by the way)\b)",
     _LONGEST,
 )

@@ -40,16 +40,18 @@ def first(parts: Iterable[Part], room: int) -> list[Part]:
 
 
 def without_refrains(turns: Iterable[Row]) -> Iterator[Row]:
-    """Leave out earlier exchanges, newest first, with a refrain as the reply.
+    """Leave out earlier exchanges, newest first, with a refrain, or the words of a later reply, as the reply.
 
     A small model goes on with what it said many times: after 16 acknowledged statements it also acknowledged
-    "What is 2 + 2?".
+    "What is 2 + 2?", and after the same address twice it gave the address to every question.
     """
-    replies, is_left_out = 0, False
+    said: set[str] = set()
+    is_left_out = False
     for turn in turns:
         if turn["role"] in OWN:
-            replies += 1
-            is_left_out = replies > _RECENT and turn["content"].startswith(_REFRAINS)
+            reply = turn["content"]
+            is_left_out = reply in said or (len(said) >= _RECENT and reply.startswith(_REFRAINS))
+            said.add(reply)
         if not is_left_out:
             yield turn
 

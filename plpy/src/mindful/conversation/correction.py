@@ -1,0 +1,123 @@
+"""Corrections: what a statement says after the user's next words, such as "No, on Thursday.", corrected it.
+
+A correction alone has none of the words of a question, so recall finds the statement before it. The rules are of English.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from mindful.conversation.expected import COLORS, EMPTY, MONTHS, NUMBERS, WEEKDAYS
+from mindful.conversation.naming import FULL_NAME
+from mindful.core.pattern import CAPITAL, IGNORECASE, Found, Linear, Short, linear
+from mindful.core.ports import Row
+
+LONGEST = 120
+"""Characters of a correction."""
+_LONGEST_STATEMENT = 300
+_CORRECTS = Short(
+    r"^\W*(?:(?:oh|ah|um|well)\W+)*(?:(?:no|nope|wait|hold on|sorry|oops|actually|correction|my (?:mistake|bad)|scratch that|"
+    r"i was wrong|that (?:is|was) wrong|or rather|i mean|i meant)\b[\s,.:;!\u2013\u2014-]*)+",
+    LONGEST,
+    IGNORECASE,
+)
+_WORDS = r"(?: ?(?!(?:i|we|you|he|she|they|it|now)\b)[^\s.!?;]+(?:\.(?=[\s\d]))?[^\s.!?;]*)"
+_FRAGMENT = Short(
+    r"^(?:(?:it|they|that|this|he|she)(?: |['\u2019])(?P<verb>\w+)\b|i (?:meant?|said)\b|make (?:it|that)\b|"
+    rf"(?:not|in|on|at|to|from|for|by|with|under|behind|an?|the|my|our|his|her)\b){_WORDS}{{0,6}}[.!]*$|^{_WORDS}{{1,3}}[.!]*$",
+    LONGEST,
+    IGNORECASE,
+)
+"""What remains of a correction that has no subject of its own: "it is on Thursday", "Mr. Berg"."""
+_BEING = frozenset({"is", "s", "are", "re", "was", "were", "will", "ll", "should", "has", "have"})
+_NEGATED = linear(r"\b(?:not|instead of|rather than)(?: (?:in|on|at|to|from|by|for))? $", IGNORECASE)
+"""What stands before the value that was wrong."""
+_ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth"
+_VALUES = (
+    linear(rf"\b(?:{WEEKDAYS})\b", IGNORECASE),
+    linear(
+        rf"\b(?:{MONTHS})(?: \d{{1,2}}(?:st|nd|rd|th)?)?\b|\b\d{{1,2}}(?:st|nd|rd|th)(?: of (?:{MONTHS}))?\b", IGNORECASE
+    ),
+    linear(rf"\b(?:{COLORS})\b", IGNORECASE),
+    linear(rf"\d+(?:[.,:]\d+)*|\b(?:{NUMBERS}|noon|midnight|{_ORDINALS})\b", IGNORECASE),
+    linear(rf"(?:(?<=[^\W.!?:] )|(?<=, )|(?<=^))(?!(?:I|Not|The|My|Our)\b){FULL_NAME}(?:['\u2019]s)?"),
+    linear(r"\b(?:in|on|at|under|behind|beside|near|above|below|inside|from|by|next to) (?:[^\W\d]+ ){0,3}[^\W\d]+(?=[.!]*$)"),
+)
+"""Kinds of values, of which a correction has one: weekdays, dates, colors, numbers, names and places."""
+_BEFORE = Short(r"(\w+) (?:the |a |an |my |our )?$", _LONGEST_STATEMENT)
+_CAPITAL = linear(CAPITAL)
+
+
+def corrects(message: str) -> str | None:
+    """Return the fragment by which a message corrects the statement before it: "on Thursday" of "No, on Thursday."."""
+    opening = _CORRECTS.match(message)
+    rest = message[opening.end() :].strip() if opening else message.strip()
+    if not rest or not _FRAGMENT.match(rest):
+        return None
+    return rest if opening or any(_NEGATED.search(rest[: at]) for at in _ends_of_words(rest)) else None
+
+
+def corrected(statement: str, later: Iterable[str]) -> str:
+    """Return what a statement says after the messages that follow it, up to the first that does not correct it."""
+    for message in later:
+        fragment = corrects(message)
+        if fragment is None or (said := _with(statement, fragment)) is None:
+            break
+        statement = said
+    return statement
+
+
+def corrected_turns(turns: Sequence[Row]) -> list[Row]:
+    """Return turns, newest first, with the user's statements as corrected."""
+    said: list[Row] = []
+    later: list[str] = []
+    for turn in turns:
+        if turn["role"] == "user":
+            said.append({**turn, "content": corrected(turn["content"], later)})
+            later = [turn["content"], *later] if corrects(turn["content"]) else []
+        else:
+            said.append(turn)
+    return said
+
+
+def _with(statement: str, fragment: str) -> str | None:
+    """Return a statement with the fragment's value in place of its own of the same kind; None without a clear place."""
+    if len(statement) > _LONGEST_STATEMENT or statement.rstrip().endswith("?"):
+        return None
+    verb = _FRAGMENT.match(fragment)["verb"]
+    if verb and verb.lower() not in _BEING and verb.lower() not in statement.lower():
+        return None  # "It leaves at noon." does not correct "It lands at ten."
+    for form in _VALUES:
+        found = [value for value in form.finditer(fragment) if _is_value(value)]
+        wrong = [value[0] for value in found if _NEGATED.search(fragment[: value.start()])]
+        right = [value for value in found if value[0] not in wrong]
+        if len(right) == 1 and (place := _place(statement, form, right[0], fragment, wrong)):
+            return f"{statement[: place.start()]}{right[0][0]}{statement[place.end() :]}"
+    return None
+
+
+def _place(statement: str, form: Linear, right: Found, fragment: str, wrong: Sequence[str]) -> Found | None:
+    """Return the value of a statement that is corrected: the one said to be wrong, the only one, or the one that
+    stands after the same word."""
+    values = [value for value in form.finditer(statement) if _is_value(value)]
+    if wrong:
+        values = [value for value in values if value[0].lower() == wrong[0].lower()]
+    if len(values) > 1 and _CAPITAL.match(right[0]):
+        values = [value for value in values if value.start()] if len(values) == 2 else values
+    if len(values) > 1:
+        before = _word_before(fragment, right)
+        values = [value for value in values if before and _word_before(statement, value) == before]
+    return values[0] if len(values) == 1 and values[0][0].lower() != right[0].lower() else None
+
+
+def _is_value(value: Found) -> bool:
+    return value[0].lower() not in EMPTY
+
+
+def _word_before(text: str, value: Found) -> str | None:
+    before = _BEFORE.search(text[: value.start()])
+    return {"s": "is", "re": "are"}.get(word := before[1].lower(), word) if before else None
+
+
+def _ends_of_words(text: str) -> Iterator[int]:
+    return (at + 1 for at, letter in enumerate(text) if letter == " ")
