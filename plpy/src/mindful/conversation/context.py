@@ -17,7 +17,7 @@ from mindful.conversation.expected import answers, kind_of
 from mindful.conversation.lesson import Lesson, lessons
 from mindful.conversation.matter import BEARS
 from mindful.conversation.near import Given
-from mindful.conversation.prompt import LAYOUT, OWN, Context, Part, acknowledgements, example_of, lines
+from mindful.conversation.prompt import LAYOUT, OWN, Context, Part, acknowledgements, example_of, lines, unframed
 from mindful.conversation.reading import Reading, read
 from mindful.conversation.statement import states
 from mindful.conversation.tool import Toolbox
@@ -283,7 +283,7 @@ class _Composer:
             self.part(
                 "turn",
                 _SPEAKERS[turn["role"]],
-                turn["content"],
+                unframed(turn["content"]) if turn["role"] in OWN else turn["content"],
                 f"turn {turn['turn']} of the window",
                 turn["id"],
             )

@@ -46,6 +46,7 @@ _KINDS = tuple(
     (kind, linear(source, IGNORECASE))
     for kind, source in (
         ("reason", r"^\W*(?:and |so |but )?(?:why|how come)\b"),
+        ("other", r"^\W*(?:and |so |but )?how (?:do|does|did|can|could|should)\b(?![^?]* (?:call|name|spell)\b)"),
         ("color", r"\bcolou?rs?\b"),
         ("name", r"\b(?:who|whom|whose|called|names?)\b"),
         (

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mindful.conversation.asked import asks_who_is
 from mindful.conversation.expected import MONTHS, WEEKDAYS
-from mindful.core.pattern import CAPITAL, IGNORECASE, linear
+from mindful.core.pattern import CAPITAL, IGNORECASE, Linear, linear
 from mindful.core.ports import Vector
 from mindful.core.vector import cosine
 from mindful.models.runtime import FoundEmbedder
@@ -31,6 +31,15 @@ _ASKS_OF = linear(
     r"(?:get|go|come|travel|commute|like|drink|spell)\b"
 )
 """Other questions for a reason or a manner ask for advice, or for what is generally known."""
+_MANNER_OR_REASON = linear(
+    r"^\W*(?:(?:and|so|but|ok|okay|well|then)\W+)*(?:why|how (?:do|does|did|can|could|should)|how come)\b", IGNORECASE
+)
+_DUTY = linear(
+    r"^\W*(?:(?:and|so|but|ok|okay|well|then)\W+)*(?:(?:do|does|did)(?:n['\u2019]t)? (?:i|we|my \w+|our \w+) (?:still |also |really )?"
+    r"(?:need|have|owe)|(?:should|must|may|can) (?:i|we|my \w+|our \w+))\b",
+    IGNORECASE,
+)
+"""Questions for a manner, a reason or a duty. Most are for advice; those about a certain thing may be for a memory."""
 _FEWEST, _MOST = 2, 10
 """Words of a question without a verb."""
 _REPLIES = linear(
@@ -80,6 +89,8 @@ _NAMES = linear(
 """A name, with the article before it and more words of it."""
 _LONG_NAME = linear(rf"(?<=[^\W.!?:] )(?!(?:Mr|Mrs|Ms|Dr|Prof)\b){CAPITAL}\w+ (?:of )?(?:the )?{CAPITAL}\w+")
 """A name of several words, such as "the Mona Lisa": users call people they know by one."""
+_REFERS = linear(rf"\b(?:the|my|our|his|her|their|this|that) \w|\b{WEEKDAYS}s?\b", IGNORECASE)
+"""A noun phrase for a certain thing, or a day."""
 OWN = linear(r"\b(?:i|me|my|mine|we|us|our|ours)\b", IGNORECASE)
 _CERTAIN = linear(
     r"\b(?:the|this|that|these|those|i|me|we|us|my|our|your|you|his|her|its|their|he|she|it|they|there|here|now|today|"
@@ -133,6 +144,8 @@ _WEIGHTS = {
 _BIAS = -5.3
 _LEAST = -2.3
 """Least log-odds, of a probability of 9%: an invented answer about the user's matters is the worse mistake."""
+_LEAST_OF_MANNER = 0.0
+"""The same for a question for a manner, a reason or a duty. "How do I clean my oven?" asks for advice."""
 ABOUT = 0.45
 """Cosine similarity from which a memory is about the things of the question."""
 BEARS = 0.25
@@ -155,7 +168,14 @@ class Common(NamedTuple):
 
 def asks(question: str) -> bool:
     """Return whether a question asks for a fact."""
-    return any(form.search(question) for form in (_ASKS, _ASKS_OF)) or _is_phrase(question)
+    is_by_form = any(form.search(question) for form in (_ASKS, _ASKS_OF))
+    return is_by_form or _is_phrase(question) or _is_of_certain(_MANNER_OR_REASON, question)
+
+
+def _is_of_certain(form: Linear, question: str) -> bool:
+    """Return whether a question of a form is about a certain thing, person or day."""
+    refers = _REFERS.search(question) is not None or _NAMES.search(question) is not None
+    return refers and form.search(question) is not None
 
 
 def _is_phrase(question: str) -> bool:
@@ -167,7 +187,8 @@ def _is_phrase(question: str) -> bool:
 
 def asks_whether(question: str) -> bool:
     """Return whether a question may ask for a yes or no about the user's own matters."""
-    return any(form.search(question) for form in (_WHETHER, _WHETHER_OTHERS))
+    is_by_form = any(form.search(question) for form in (_WHETHER, _WHETHER_OTHERS))
+    return is_by_form or _is_of_certain(_DUTY, question)
 
 
 def is_general(question: str) -> bool:
@@ -179,7 +200,9 @@ def is_general(question: str) -> bool:
 def is_own(embedder: FoundEmbedder, question: str, common: Common) -> bool:
     """Return whether a question is about the user's own matters."""
     is_by_form = _WHETHER.search(question) is not None or (asks_who_is(question) and common.is_named)
-    return is_by_form or _log_odds(_signs(embedder, question, common)) >= _LEAST
+    is_of_manner = any(form.search(question) for form in (_MANNER_OR_REASON, _DUTY)) and not _ASKS_OF.search(question)
+    least = _LEAST_OF_MANNER if is_of_manner else _LEAST
+    return is_by_form or _log_odds(_signs(embedder, question, common)) >= least
 
 
 def _log_odds(signs: Mapping[str, float]) -> float:

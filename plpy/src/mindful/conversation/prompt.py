@@ -30,6 +30,7 @@ _QUOTE = json.JSONEncoder(ensure_ascii=False).encode
 _PLACEHOLDER = linear(r"\{memories\}|\{message\}")
 UNKNOWN = "I do not know."
 UNSURE = "I do not know for sure. I remember: "
+REMEMBERED = "I remember: "
 OWN = ("assistant", "clarification")
 """Roles of the model's own messages."""
 
@@ -98,7 +99,7 @@ class Context(NamedTuple):
         if name := self.bearing.name_told(self.shown_ids):
             return name if name.endswith(".") else f"{name}."
         quoted = self.bearing.quoted(self.shown_ids)
-        return f"I remember: {quoted}" if quoted else self.unknown()
+        return f"{REMEMBERED}{quoted}" if quoted else self.unknown()
 
     @property
     def memory_ids(self) -> list[int]:
@@ -139,7 +140,7 @@ class Context(NamedTuple):
 
     def next_messages(self, reply: str) -> list[Message]:
         """Return the messages that begin the next prompt: memories are shown for one turn only."""
-        return [*self._laid_out(), Message("assistant", reply), Message("user", "")]
+        return [*self._laid_out(), Message("assistant", unframed(reply)), Message("user", "")]
 
     def _laid_out(self) -> list[Message]:
         talk = [Message(part.role, part.content) for part in self.parts if part.part in ("turn", "message")]
@@ -153,6 +154,16 @@ class Context(NamedTuple):
 
     def _of(self, kind: str) -> list[str]:
         return [part.content for part in self.parts if part.part == kind]
+
+
+def unframed(reply: str) -> str:
+    """Return a reply as later prompts show it, without the words around a quote.
+
+    A small model repeats them: after a few quoted memories it answered 'I remember: "I boil an egg."'.
+    """
+    if reply.startswith(UNSURE):
+        return UNKNOWN
+    return reply.removeprefix(REMEMBERED).strip('"').replace('" "', " ") if reply.startswith(REMEMBERED) else reply
 
 
 def example_of(layout: str) -> list[Message]:
