@@ -159,11 +159,12 @@ class _Composer:
         turns = self._since(turns)
         said = self._said(turns)
         # Turns that leave the window must stay recallable, so those that surely stay are chosen first.
-        shown = {part.memory_id for part in (*self._window(said, room * 2 // 3), *core)}
+        core_ids = {part.memory_id for part in core}
+        shown = {part.memory_id for part in self._window(said, room * 2 // 3)}
         if self._given:
             recalled = self._shown_as_given(message)
         else:
-            found = self._recall(message, shown, 0 if acknowledges else memories, clarified)
+            found = self._recall(message, shown, core_ids, 0 if acknowledges else memories, clarified)
             recalled = fitting(found, room // 3 - around)
         calls = self._tools.use(message, room // 4) if self._tools else []
         called = [
@@ -174,7 +175,7 @@ class _Composer:
             room -= around + cost(recalled) + cost(called)
         summaries, window = self._told(turns, said, room)
         shown_from = turn_of(window[0], turns) if window else None
-        told = {part.memory_id for part in window}
+        told = {part.memory_id for part in window} - self._answering()
         recalled = [part for part in recalled if part.memory_id not in told]
         parts = [system, *settings, *core, *summaries, *called, *recalled, *window, last]
         is_plain = not (changes or calls or self._lessons) and system.reason == _DEFAULT_PROMPT
@@ -302,21 +303,26 @@ class _Composer:
         return window[::-1]
 
     def _recall(
-        self, message: str, shown: set[int | None], memories: int, clarified: Clarified | None
+        self,
+        message: str,
+        shown: set[int | None],
+        core: set[int | None],
+        memories: int,
+        clarified: Clarified | None,
     ) -> Iterator[Part]:
         if memories == 0:
             return
         embedder = runtime.default_embedder(self._db)
         name = embedder.name if embedder else None
         vector = to_text(embedder.embed([message])[0]) if embedder else None
-        self._considered = rows = self._found(message, vector, name, memories + len(shown) + 5)
+        self._considered = rows = self._found(message, vector, name, memories + len(shown | core) + 5)
         if self._reading.labeled and self._reading.settings["chat_lessons"]:
             self._lessons = lessons(self._db, message, vector, name)
         lesson = next((one for one in self._lessons if one.content), None)
         if lesson and lesson.content:
             yield self.part("memory", "user", lesson.content, lesson.reason, lesson.memory_id)
             memories -= 1
-        kept = related(rows, shown | {one.memory_id for one in self._lessons}, message)
+        kept = related(rows, core | {one.memory_id for one in self._lessons}, message)
         if clarified is not None:
             kept = [row for row in kept if not clarified.rules_out(row["content"])]
         if embedder is not None and vector is not None and len(message) <= bearing.LONGEST:
@@ -330,11 +336,14 @@ class _Composer:
                 self._found,
             )
             if told is None:
-                kept = self._weighed(kept, message, embedder, vector, max(_WEIGHED, memories), shown)
+                kept = self._weighed(kept, message, embedder, vector, max(_WEIGHED, memories))
             else:
                 self._bearing, self._considered, memories = told[0], told[1], 2 * memories
                 ruled_out = clarified.rules_out if clarified is not None else lambda _content: False
-                kept = [row for row in told[1] if row["id"] not in shown and not ruled_out(row["content"])]
+                kept = [row for row in told[1] if row["id"] not in core and not ruled_out(row["content"])]
+        # A small model finds an answer among the memories, beside the message, far more often than among the turns.
+        unshown = shown - self._answering()
+        kept = [row for row in kept if row["id"] not in unshown]
         best = max((row["score"] for row in kept), default=0)
         takes_weak = self._bearing is not None and (self._bearing.everything or self._bearing.unknown)
         for row in self._interruptibly(kept[:memories]):
@@ -344,6 +353,10 @@ class _Composer:
             reason = ", ".join(f"{name} {value:.2f}" for name, value in found.items() if value is not None)
             reason = reason or "tells of the user"
             yield self.part("memory", "user", row["content"], reason, row["id"], row["score"])
+
+    def _answering(self) -> set[int | None]:
+        """Return the memories that answer a question about the user's own matters."""
+        return set(self._bearing.answering) if self._bearing is not None and self._bearing.own else set()
 
     def _shown_as_given(self, message: str) -> list[Part]:
         """Return the given texts as memories, and weigh them as answers to the message."""
@@ -416,7 +429,6 @@ class _Composer:
         embedder: FoundEmbedder,
         vector: str,
         most: int,
-        shown: Container[int | None],
     ) -> list[Row]:
         """Weigh memories as answers: those that a newer one replaces are left out, and the most similar come first."""
         rows = [row for row in self._considered if row["role"] not in OWN][:most]
@@ -432,7 +444,7 @@ class _Composer:
         found, kept = self._newest(found, kept, most, embedder, weigh)
         self._bearing = found
         if bridged := self._bridged(found, embedder, most):
-            return [row for row in bridged if row["id"] not in shown]
+            return bridged
         if kind_of(found.question) != "other":  # else too much passes for an answer to leave the rest out
             kept = [row for row in kept if row["id"] in found.answering] or kept
         best = max((row["score"] for row in kept), default=1) or 1
@@ -488,7 +500,7 @@ class _Composer:
 
 
 def related(rows: Sequence[Row], shown: Container[int | None], message: str) -> list[Row]:
-    """Keep the statements of a recall that bear on the message and are not shown anyway."""
+    """Keep the statements of a recall that bear on the message and are not in the prompt for another reason."""
     return [
         row
         for row in rows
