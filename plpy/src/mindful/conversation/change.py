@@ -70,6 +70,13 @@ _WORD = linear(r"[^\W_]+")
 _SELF = linear(r"\b(?:i|we)\b", IGNORECASE)
 
 
+_MOVED_NEAR = 0.25
+"""The same for where somebody lives: "We moved to 8 Castle Lane." has no word of an address, nor of a question for it."""
+_MOVED = linear(r"\b(?:moved|moving|relocated|move|relocate) (?:back |house |out |in )?(?:to|into|from)\b", IGNORECASE)
+_LIVES = linear(r"\b(?:live|lives|living|address|home|based|reside|resides)\b", IGNORECASE)
+"""A move, and questions that it answers without a word of them."""
+
+
 def later_changes(
     db: Database, bearing: Bearing, embedder: FoundEmbedder, session_id: str | None
 ) -> list[Row]:
@@ -80,7 +87,8 @@ def later_changes(
     is_present = not SEVERAL.search(bearing.question) and not _PAST.search(bearing.question)
     if not (bearing.own and bearing.answering and is_present):
         return []
-    found = Stored(db, embedder).newer(bearing.answering[0], session_id, _NEWER, _CHANGED_NEAR)
+    least = _MOVED_NEAR if _LIVES.search(bearing.question) else _CHANGED_NEAR
+    found = Stored(db, embedder).newer(bearing.answering[0], session_id, _NEWER, least)
     return [row for row in found if len(row["content"]) <= LONGEST and _changed_to(bearing, row)]
 
 
@@ -144,8 +152,11 @@ def _changes(bearing: Bearing, new: Row, old: Row, told: Collection[str], nearne
     of_self = _SELF.search(question) is not None and _SELF.search(content) is not None
     is_of_them = of_self or (bool(names) and not _is_of_else(content, question, old["content"]))
     is_near = is_of_them and nearness >= _ALIKE
-    is_same = set(telling(question, old["content"])) & set(told) or is_near
-    if not is_alike and not is_same:
+    is_moved = is_of_them and _LIVES.search(question) is not None and _MOVED.search(content) is not None
+    is_same = set(telling(question, old["content"])) & set(told) or is_near or is_moved
+    nouns = [noun for noun in nouns_asked(question) if noun in of_old - names]
+    is_plain = nearness >= _ALIKE and bool(nouns) and _is_plain(nouns[-1], content)
+    if not (is_alike or is_same or is_plain):
         return False
     of_new -= parts(owner for owner, owned in _OWNER.findall(content) if owned.lower() not in of_old)
     if names - of_new:
@@ -153,12 +164,10 @@ def _changes(bearing: Bearing, new: Row, old: Row, told: Collection[str], nearne
     if _SELF.search(question) or _SELF.search(old["content"]):
         rest = _OWNER.sub(" ", content)
         return (is_alike and rest == content) or OWN.search(rest) is not None
-    nouns = [noun for noun in nouns_asked(question) if noun in of_old - names]
     owned = parts(OWNED.findall(question)) & of_old
-    return owned <= of_new and (
-        of_new.issuperset(nouns)
-        or ((is_alike or is_near) and of_new.isdisjoint(nouns))
-        or (nearness >= _ALIKE and _is_plain(nouns[-1], content))
+    return is_plain or (
+        owned <= of_new
+        and (of_new.issuperset(nouns) or ((is_alike or is_near) and of_new.isdisjoint(nouns)))
     )
 
 

@@ -1,4 +1,4 @@
-"""Requests that name a setting: "Set your units to metric." They change it, or get an honest reply."""
+"""Requests that name a setting, "Set your units to metric.", or ask to forget. They change it, or get an honest reply."""
 
 from __future__ import annotations
 
@@ -28,6 +28,18 @@ _REQUEST = Short(
 )
 
 
+_FORGET = Short(
+    r"(?:forget|delete|erase|remove) (?:everything|all|what (?:i|we) (?:have |'ve )?(?:just )?(?:told|said)|"
+    r"(?:all |everything )?(?:you know|i told you|my (?:memories|messages|data)))\b.{0,100}",
+    _LONGEST,
+    IGNORECASE,
+)
+_CANNOT_FORGET = (
+    "I cannot delete memories in a chat, so nothing was deleted. "
+    "Use memory_forget: SELECT * FROM memory_forget(filter => '{\"content\": \"...\"}', dry_run => true);"
+)
+
+
 def wanted(
     settings: Mapping[str, Any], prompts: Mapping[str, Row], message: str
 ) -> tuple[list[Change], str | None]:
@@ -45,6 +57,8 @@ def _named(
     if len(message) > _LONGEST or "\n" in message.strip():
         return [], None
     core, lasting = core_of(message.strip())
+    if _FORGET.fullmatch(core):
+        return [], _CANNOT_FORGET
     found = _REQUEST.fullmatch(core)
     if not found:
         return [], None

@@ -13,7 +13,7 @@ _LONGEST = 300
 _FEWEST = 5
 """Words of the shortest statement: what is shorter tells of a mood, or belongs to what was said before."""
 _FEWEST_NAMED = 4
-"""Words of the shortest statement about a named person, such as "Lena works at Bosch."."""
+"""Words of the shortest statement about a person or thing, such as "Lena works at Bosch." or "The van takes diesel."."""
 _OPENS = (
     r"^\W*(?:(?:hi|hello|hey|ok|okay|so|well|and|but|oh|now|also|fyi|btw|by the way|good (?:morning|afternoon|evening)|"
     r"no|yes|actually|there|today|yesterday|tomorrow|tonight|"
@@ -23,7 +23,12 @@ _VERB = (
     r"(?:am|is|are|was|were|has|have|had|will|got|gets?|lives?|works?|likes?|loves?|hates?|wants?|plays?|comes?|came|goes|"
     r"went|costs?|starts?|ends?|begins?|opens?|closes?|breaks?|broke|needs?|runs?|ran|takes?|took|makes?|made|gives?|gave|"
     r"keeps?|kept|leaves?|left|says?|said|told|sells?|sold|buys?|bought|pays?|paid|owns?|uses?|drinks?|eats?|ate|speaks?|"
-    r"stud(?:y|ies)|teach(?:es)?|taught|wrote|won|lost|meets?|met|\w{2,}ed)"
+    r"stud(?:y|ies)|teach(?:es)?|taught|wrote|won|lost|meets?|met|\w{2,}ed|"
+    r"(?:land|lead|drive|ride|smoke|sing|cook|bake|grow|sit|stand|hang|belong|contain|hold|weigh|measure|expire|arrive|"
+    r"depart|move|visit|collect|repair|clean|feed|walk|sleep|snore|write|read|paint|build|send|bring|wear|prefer|support|"
+    r"charge|last|happen|know|see|swim|fit|stay|share|rent|lend|borrow|cover|serve|arrange|manage)s|flies|carries|"
+    r"flew|sang|drove|rode|built|sent|brought|wore|held|hung|lay|sat|stood|fell|grew|drew|knew|saw|caught|chose|slept|"
+    r"woke|fed|led|spent|lent|hid|became|began|found|forgot)"
 )
 _NAMED = rf"(?:{CAPITAL}[\w'-]+(?:,? (?:and )?)){{1,4}}{_VERB}\b"
 _TELLS_OF = Short(
@@ -31,6 +36,7 @@ _TELLS_OF = Short(
     rf"All|Some|Not|No|Great|Good|Nice|Bad|Fine|Hard)\b){_NAMED}",
     _LONGEST,
 )
+_TELLS_OF_THING = Short(r"^(?:my|our|the|his|her|their) \w+ (?!\w+ (?:great|good|fine|nice|bad|cool)\b)", _LONGEST, IGNORECASE)
 _STATES = tuple(
     Short(_OPENS + source, _LONGEST, flags)
     for source, flags in (
@@ -45,6 +51,7 @@ _STATES = tuple(
             IGNORECASE,
         ),
         (_NAMED, 0),
+        (rf"{CAPITAL}[\w-]+['\u2019]s (?:[\w-]+ ){{1,3}}?{_VERB}\b", 0),
     )
 )
 _GREETS = Short(_OPENS + r"$", _LONGEST, IGNORECASE)
@@ -57,7 +64,7 @@ _RELATIVE = linear(
 """A relative clause, which asks nothing."""
 _ASKS = linear(
     r"\?|\b(?:you|your|yours|please|help|advi[cs]e|suggest(?:ion)?s?|idea|want to|would like|"
-    r"(?:i|we)(?: \w+)? (?:want|need)|feel|feeling|"
+    r"(?<!that )(?:i|we)(?: \w+)? (?:want|need)|feel|feeling|"
     r"'d like|wonder(?:ing)?|wish|let's|let us|should|how to|what|why|who|whom|whose|which|forgot(?:ten)?|"
     r"(?:not|\w+n't) (?:know|remember|recall|sure|understand)|looking for|trying to|curious)\b",
     IGNORECASE,
@@ -85,5 +92,6 @@ def declares(message: str) -> bool:
 
 def states(message: str) -> bool:
     """Return whether a message only tells something: "My cat is called Misha." tells, "I need a recipe." asks."""
-    fewest = _FEWEST_NAMED if _TELLS_OF.search(message) else _FEWEST
+    is_of_one = _TELLS_OF.search(message) or _TELLS_OF_THING.search(message)
+    fewest = _FEWEST_NAMED if is_of_one else _FEWEST
     return len(_WORD.findall(message)) >= fewest and not _TEXT.search(message) and declares(message)
