@@ -107,7 +107,7 @@ def test_the_window_stays_where_the_last_replys_began_until_it_is_full() -> None
         conversation.answer()
         ((_, _, stored, _),) = db.arguments_of("turn_insert")
         shown_from = json.loads(stored)[-1]["metadata"]["shown_from"]
-        said += [f"q{number} " + "word " * 10, "a " + "word " * 20]
+        said += [f"q{number} " + "word " * 10, f"a{number} " + "word " * 20]
         window = [part for part in conversation.context.parts if part.part == "turn"]
         beginnings.append(window[0].content.split()[0] if window else "")
     assert sum(a != b for a, b in itertools.pairwise(beginnings[1:])) == 3

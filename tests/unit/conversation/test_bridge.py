@@ -108,9 +108,9 @@ def test_the_memory_about_the_name_is_shown_if_it_answers_better(
     monkeypatch: pytest.MonkeyPatch, score: float, expected: list[int]
 ) -> None:
     rows = [
-        {"id": 1, "role": None, "content": MASTER},
-        {"id": 2, "role": None, "content": "Birgit's office is on pier 4."},
-        {"id": 3, "role": None, "content": "The office closes at noon."},
+        {"id": 1, "role": None, "said_next": None, "content": MASTER},
+        {"id": 2, "role": None, "said_next": None, "content": "Birgit's office is on pier 4."},
+        {"id": 3, "role": None, "said_next": None, "content": "The office closes at noon."},
     ]
     question = "Where is the harbor master's office?"
     found = Bearing(question, "e", {1: 0.5}, {1: "office?"}, {1: "harbor master's"}, {1: MASTER})

@@ -185,7 +185,14 @@ def test_facts_about_two_people_of_one_name_replace_none() -> None:
                 "Marta moved to Toronto in 2019.",
                 "Marta moved to Ottawa last week.",
             ),
-            *(0.59, False),
+            *(0.31, True),
+        ),
+        (
+            "How much does Tariq earn?",
+            "Tariq earns 2,900 euros.",
+            "Tariq got a raise to 3,200 euros.",
+            0.59,
+            False,
         ),
         (
             "How much does Tariq earn?",

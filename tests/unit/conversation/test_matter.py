@@ -13,7 +13,9 @@ from mindful.conversation.matter import (
     _signs,
     asks,
     asks_whether,
+    is_general,
     is_own,
+    may_ask,
 )
 
 
@@ -61,6 +63,75 @@ def test_reasons_are_facts_where_they_are_of_deeds_or_of_somebody(question: str,
 )
 def test_a_yes_or_no_may_be_asked_of_others(question: str, expected: bool) -> None:
     assert asks_whether(question) is expected
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What is a boiler?",
+        "What's a good violin?",
+        "So what is rent?",
+        "What are bees?",
+        "What is compound interest?",
+        "What does a nurse do?",
+        "What do hamsters eat?",
+        "How do bees make honey?",
+        "How does a diesel engine work?",
+        "How tall is a birch tree?",
+        "How is honey made?",
+    ],
+)
+def test_a_question_about_a_kind_of_things_is_general(question: str) -> None:
+    assert is_general(question)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What is the boiler called?",
+        "What is my rent?",
+        "What is for dinner?",
+        "What is planned?",
+        "What is wrong?",
+        "What is Ruth allergic to?",
+        "What is due tomorrow?",
+        "Who has a boat?",
+        "Who keeps bees?",
+        "How much is a guitar lesson?",
+        "How much does a guitar lesson cost?",
+        "How is the cat?",
+        "How do we pay the cleaner?",
+        "When do guests arrive?",
+    ],
+)
+def test_a_question_about_a_certain_thing_is_not_general(question: str) -> None:
+    assert not is_general(question)
+
+
+@pytest.mark.parametrize(
+    ("question", "manner", "duty"),
+    [
+        ("Why do we not use the back door?", True, False),
+        ("How do we pay the gardener?", True, False),
+        ("Why isn't Lena coming to the party?", True, False),
+        ("Do we need to bring anything on Friday?", False, True),
+        ("Do I have to call Ruth back?", False, True),
+        ("Should we bring anything to the party?", False, True),
+        ("Why do we dream?", False, False),
+        ("How do I boil an egg?", False, False),
+        ("Do I need to wash rice?", False, False),
+        ("Do we need sleep?", False, False),
+    ],
+)
+def test_manner_reason_and_duty_may_be_asked_of_certain_things(question: str, manner: bool, duty: bool) -> None:
+    assert (may_ask(question), asks_whether(question)) == (manner, duty)
+
+
+@pytest.mark.parametrize(("margin", "expected"), [(-0.06, False), (0.06, True)])
+def test_a_question_for_a_manner_is_own_only_if_that_is_more_likely(margin: float, expected: bool) -> None:
+    # Another question is taken for the user's own from a tenth of that probability on.
+    assert is_own(Leaning(margin), "How do we open the gate?", Common()) is expected  # type: ignore[arg-type]
+    assert is_own(Leaning(margin), "Where did we put the gate?", Common())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,23 @@ def test_what_cannot_be_set_is_answered_honestly(message: str, reply: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Forget what I told you about the cleaner.", True),
+        ("Please forget everything I said.", True),
+        ("Delete all my memories!", True),
+        ("Forget it.", False),
+        ("Forget about Monday.", False),
+        ("I forgot what I told you.", False),
+        ("What did you forget?", False),
+    ],
+)
+def test_a_request_to_forget_gets_an_honest_reply(message: str, expected: bool) -> None:
+    changes, said = wanted(SETTINGS, PROMPTS, message)
+    assert (changes, "memory_forget" in str(said)) == ([], expected)
+
+
+@pytest.mark.parametrize(
     "message",
     [
         "Set the alarm to 7.",

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from mindful.conversation.prompt import Context, Part
+from mindful.conversation.prompt import Context, Part, unframed
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,16 @@ def test_a_reply_about_the_subject_of_the_example_is_none(memory: str, reply: st
         [Part("memory", "user", memory, 5, 1), Part("message", "user", "What does Hana study?", 5)]
     )
     assert context.repeats_example(reply) is expected
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ('I remember: "We heat with wood."', "We heat with wood."),
+        ('I remember: "Anna is 9." "Ben is 7."', "Anna is 9. Ben is 7."),
+        ('I do not know for sure. I remember: "Tea."', "I do not know."),
+        ('"Tea", I remember: he said so.', '"Tea", I remember: he said so.'),
+    ],
+)
+def test_a_later_prompt_has_no_words_around_a_quote(reply: str, expected: str) -> None:
+    assert unframed(reply) == expected

@@ -27,6 +27,10 @@ from mindful.conversation.statement import declares, states
         "My train leaves at 8:30 from platform 4.",
         "In the attic I am building a model railway.",
         "No, my cat is called Misha, not Mischa.",
+        "Anna's flight lands at ten.",
+        "Tom's bike stands in the cellar.",
+        "The van takes diesel.",
+        "Lena said that we need to bring salad on Friday.",
         "My GP is Dr. Anwar of Horton Park. He retires in May, and he is kind.",
     ],
 )

@@ -51,3 +51,9 @@ def test_what_only_begins_alike_is_no_refrain() -> None:
 
 def test_a_message_without_reply_stays() -> None:
     assert left("Who?", "I do not know.", "Why?", "So.", "How?") == ["Why?", "So.", "How?"]
+
+
+def test_of_long_replies_that_are_equal_the_last_stays() -> None:
+    place = "The flat is in Graz, on the first floor."
+    said = ("Where?", place, "Is it far?", "No.", "Is it dear?", "No.", "Where?", place, "And?", place, "How?")
+    assert left(*said) == ["Is it far?", "No.", "Is it dear?", "No.", "And?", place, "How?"]

@@ -23,7 +23,7 @@ from mindful.conversation.expected import (
     plain,
     telling,
 )
-from mindful.conversation.matter import ABOUT, BEARS, OWN, Common, asks, asks_whether, is_general, is_own
+from mindful.conversation.matter import ABOUT, BEARS, OWN, Common, asks, asks_whether, is_general, is_own, may_ask
 from mindful.conversation.near import Near, Stored
 from mindful.conversation.statement import declares
 from mindful.core.pattern import CAPITAL, IGNORECASE, linear
@@ -101,7 +101,7 @@ class Bearing(NamedTuple):
     """The question's words that each memory has."""
     contents: dict[int, str]
     requested: bool = False
-    """Whether the message is a request around the question, such as "Tell me ..."."""
+    """Whether the message asks by its matter, or by the request around it, such as "Tell me ..."."""
     own: bool = False
     """Whether the message asks for a fact that only the user and their memories can know."""
     scores: Mapping[int, float] = MappingProxyType({})
@@ -291,9 +291,11 @@ def weigh(
         requested=question != message,
         is_described=is_described,
     )
-    if is_general(question) or (not found.asks and not asks_whether(question)):
+    is_of_manner = not found.asks and may_ask(question)
+    if is_general(question) or not (found.asks or is_of_manner or asks_whether(question)):
         return found
     own = is_own(embedder, question, _common(found))
+    found = found._replace(requested=found.requested or (is_of_manner and own))
     if not own and not (found.asks and found.near()):
         return found
     scores = _scores(near, embedder, found)

@@ -12,7 +12,7 @@ from mindful.conversation.about import known
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.bridge import named_instead
 from mindful.conversation.clarification import Clarified
-from mindful.conversation.correction import corrected, corrected_turns, corrects
+from mindful.conversation.correction import corrected, corrects
 from mindful.conversation.expected import answers, kind_of
 from mindful.conversation.lesson import Lesson, lessons
 from mindful.conversation.matter import BEARS
@@ -130,7 +130,7 @@ class _Composer:
         self._db = db
         self._spec = spec
         self._generator = generator
-        self._reading = reading._replace(turns=corrected_turns(reading.turns))
+        self._reading = reading
         self._tools = tools
         self._given = given
         self._considered: Sequence[Row] = ()

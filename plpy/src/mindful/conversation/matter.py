@@ -101,7 +101,7 @@ _CERTAIN = linear(
 _STATE = r"(?:wrong|new|left|due|open|closed|free|up|on|in|for|at|to|with|about|\w+ed|\w+ing)\b"
 _THING = rf"(?:an? (?:[a-z-]+ ){{0,2}}[a-z-]+|(?!{_STATE})[a-z-]+(?: [a-z-]+)?)"
 _OF_A_KIND = linear(
-    r"^\W*(?:(?:and|so|but|ok|okay|well|then)\W+)*(?:"
+    r"^\W*(?:(?i:and|so|but|ok|okay|well|then)\W+)*(?:"
     rf"(?i:what)(?:['\u2019]s| is| are| was| were) {_THING}|"
     rf"(?i:what) (?:do|does|can) (?:an? [a-z -]+|[a-z-]+s) (?:do|eat|drink|mean|need|use|consist of|look like)|"
     r"(?i:how) (?:[a-z]+ )?(?:is|are|do|does|can) (?:an? [a-z-]+|[a-z-]+s|(?=[a-z]+ made\b))[a-z -]*)\W*$"
@@ -168,8 +168,12 @@ class Common(NamedTuple):
 
 def asks(question: str) -> bool:
     """Return whether a question asks for a fact."""
-    is_by_form = any(form.search(question) for form in (_ASKS, _ASKS_OF))
-    return is_by_form or _is_phrase(question) or _is_of_certain(_MANNER_OR_REASON, question)
+    return any(form.search(question) for form in (_ASKS, _ASKS_OF)) or _is_phrase(question)
+
+
+def may_ask(question: str) -> bool:
+    """Return whether a question for a manner or a reason may be for one that memories tell: it is of a certain thing."""
+    return _is_of_certain(_MANNER_OR_REASON, question)
 
 
 def _is_of_certain(form: Linear, question: str) -> bool:

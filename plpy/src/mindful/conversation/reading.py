@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from mindful.conversation.correction import corrected_turns
 from mindful.core.errors import UndefinedObjectError
 from mindful.core.ports import Database, Row
 
@@ -19,7 +20,7 @@ class Reading(NamedTuple):
     """The sentences that settings add to the system prompt."""
     system_prompt: str | None
     turns: Sequence[Row]
-    """The newest turns, newest first."""
+    """The newest turns, newest first; the user's statements as later turns corrected them."""
     shown_from: int | None
     """The first turn that the model was shown for its last reply."""
     core: Sequence[Row]
@@ -44,7 +45,7 @@ def read(db: Database, session_id: str | None, turns: int, model: str, message: 
         found["settings"],
         found["prompts"],
         (found["session"] or {}).get("system_prompt"),
-        found["turns"] or (),
+        corrected_turns(found["turns"] or ()),
         found["shown_from"],
         found["core"] or (),
         found["labeled"],

@@ -9,6 +9,8 @@ from mindful.core.ports import Row
 
 _REFRAINS = (ACKNOWLEDGEMENT, UNKNOWN, UNSURE)
 """Beginnings of replies that are the same to many messages."""
+_LONG = 20
+"""Characters of a reply that is not given to many messages by right, as "Yes." is."""
 _RECENT = 1
 """Replies that are shown even if they are refrains: the message may be about them."""
 
@@ -50,7 +52,7 @@ def without_refrains(turns: Iterable[Row]) -> Iterator[Row]:
     for turn in turns:
         if turn["role"] in OWN:
             reply = turn["content"]
-            is_left_out = reply in said or (len(said) >= _RECENT and reply.startswith(_REFRAINS))
+            is_left_out = (reply in said and len(reply) >= _LONG) or (len(said) >= _RECENT and reply.startswith(_REFRAINS))
             said.add(reply)
         if not is_left_out:
             yield turn

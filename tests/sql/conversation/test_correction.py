@@ -1,0 +1,62 @@
+"""Statements that the user corrected: in the window, and recalled in another session."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from support import Connect, one
+from support.deletion import delete
+
+pytestmark = pytest.mark.usefixtures("scripted")
+
+SAID = ("The meeting with the bank is on Monday.", "No, it is on Thursday.", "Sorry, I mean Friday.")
+QUESTION = "When is the meeting with the bank?"
+
+
+def tell(connection: psycopg.Connection, *said: str) -> str:
+    session = one(connection, "select session_start()")
+    for text in said:
+        connection.execute("select message_insert(%s, 'user', %s)", (session, text))
+        connection.execute("select message_insert(%s, 'assistant', 'Noted.')", (session,))
+    return str(session)
+
+
+def shown(connection: psycopg.Connection, session: str | None = None) -> list[tuple[str, str]]:
+    rows = connection.execute(
+        "select part, content from session_context(coalesce(%s::uuid, session_start()), %s)", (session, QUESTION)
+    )
+    return [row for row in rows.fetchall() if row[0] in ("memory", "turn") and row[1] != "Noted."]
+
+
+@pytest.mark.smoke
+def test_a_statement_is_recalled_as_corrected_and_the_correction_alone_is_not(ana: psycopg.Connection) -> None:
+    tell(ana, *SAID)
+    assert shown(ana) == [("memory", "The meeting with the bank is on Friday.")]
+
+
+def test_the_window_shows_it_as_corrected(ana: psycopg.Connection) -> None:
+    found = shown(ana, tell(ana, *SAID))
+    assert ("turn", "The meeting with the bank is on Friday.") in found
+    assert not [text for _, text in found if "Monday" in text]
+
+
+def test_what_is_stored_stays_as_it_was_said(ana: psycopg.Connection) -> None:
+    session = tell(ana, *SAID)
+    shown(ana, session)
+    said = ana.execute("select content from memory where role = 'user' order by turn").fetchall()
+    assert said == [(text,) for text in SAID]
+
+
+def test_without_the_correction_it_reads_as_before(ana: psycopg.Connection) -> None:
+    tell(ana, *SAID)
+    delete(ana, "memory", "content like 'Sorry%%'")
+    assert shown(ana) == [("memory", "The meeting with the bank is on Thursday.")]
+
+
+def test_another_tenants_words_correct_nothing(ana: psycopg.Connection, connect: Connect) -> None:
+    bob = connect("bob")
+    tell(ana, SAID[0])
+    tell(bob, *SAID)
+    assert shown(ana) == [("memory", SAID[0])]
+    (theirs,) = ana.execute("select id from memory where role = 'user'").fetchone() or (0,)
+    assert one(bob, f"select _mindful.said_next({theirs})") is None

@@ -1,0 +1,75 @@
+"""What a statement says after the messages that correct it."""
+
+from __future__ import annotations
+
+import pytest
+from mindful.conversation.correction import corrected, corrected_turns, corrects
+
+MEETING = "The meeting with the bank is on Monday."
+FLIGHT = "Anna's flight lands at ten."
+
+
+@pytest.mark.parametrize(
+    ("statement", "message", "expected"),
+    [
+        (MEETING, "No, it is on Thursday.", "The meeting with the bank is on Thursday."),
+        (MEETING, "Thursday, not Monday.", "The meeting with the bank is on Thursday."),
+        (FLIGHT, "Actually, it lands at noon.", "Anna's flight lands at noon."),
+        ("My tailor is Mr. Borg.", "Sorry, I meant Mr. Berg.", "My tailor is Mr. Berg."),
+        ("The key is under the pot.", "Sorry, it's in the kitchen drawer.", "The key is in the kitchen drawer."),
+        ("My favourite colour is green.", "No wait, blue.", "My favourite colour is blue."),
+        ("I met Tom in Graz.", "No, in Linz.", "I met Tom in Linz."),
+        ("The budget is 500 euros.", "Sorry, 550.", "The budget is 550 euros."),
+        ("The party is on 12 May at 7 pm.", "No, at 8 pm.", "The party is on 12 May at 8 pm."),
+        ("The party is on May 12 in Cork.", "It is on May 13, not May 12.", "The party is on May 13 in Cork."),
+        ("Tom has the key.", "No, Anna.", "Anna has the key."),
+        ("The venue is the Old Mill in Cork.", "No, it's the New Mill.", "The venue is the New Mill in Cork."),
+        ("The printer is on the second floor.", "I meant the third floor.", "The printer is on the third floor."),
+    ],
+)
+def test_a_correction_replaces_the_value_of_its_kind(statement: str, message: str, expected: str) -> None:
+    assert corrected(statement, [message]) == expected
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (MEETING, "No, on Thursday we are away."),
+        (MEETING, "No, my sister is ill."),
+        (MEETING, "Sorry, the train is late."),
+        (MEETING, "No thanks"),
+        (MEETING, "It is on the third floor."),
+        (MEETING, "No, I do not know."),
+        (FLIGHT, "Actually, it leaves at noon."),
+        ("The budget is 500 euros.", "Actually, it is 5 pm now."),
+        ("The budget is 500 euros.", "No, is it 600?"),
+        ("What is the capital of France?", "No, of Spain."),
+        ("I met Tom and Ben in Graz.", "No, Kim."),
+        ("x " * 200 + "on Monday.", "No, on Thursday."),
+    ],
+)
+def test_other_messages_correct_nothing(statement: str, message: str) -> None:
+    assert corrected(statement, [message]) == statement
+
+
+def test_corrections_follow_one_another_until_something_else_is_said() -> None:
+    later = ["No, on Thursday.", "Sorry, I mean Friday.", "The cat is black.", "No, on Sunday."]
+    assert corrected(MEETING, later) == "The meeting with the bank is on Friday."
+
+
+def test_turns_are_read_as_corrected() -> None:
+    said = [
+        ("user", MEETING),
+        ("assistant", "I will remember that."),
+        ("user", "No, on Thursday."),
+        ("assistant", "No, on Friday."),
+        ("user", "When is it?"),
+    ]
+    turns = [{"role": role, "content": content} for role, content in reversed(said)]
+    found = [turn["content"] for turn in reversed(corrected_turns(turns))]
+    assert found == ["The meeting with the bank is on Thursday.", *(content for _, content in said[1:])]
+
+
+@pytest.mark.parametrize(("message", "expected"), [("No, Berg.", "Berg."), ("Berg.", None), ("No.", None)])
+def test_a_fragment_has_no_subject_of_its_own(message: str, expected: str | None) -> None:
+    assert corrects(message) == expected
