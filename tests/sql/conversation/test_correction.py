@@ -23,13 +23,16 @@ def tell(connection: psycopg.Connection, *said: str) -> str:
 
 def shown(connection: psycopg.Connection, session: str | None = None) -> list[tuple[str, str]]:
     rows = connection.execute(
-        "select part, content from session_context(coalesce(%s::uuid, session_start()), %s)", (session, QUESTION)
+        "select part, content from session_context(coalesce(%s::uuid, session_start()), %s)",
+        (session, QUESTION),
     )
     return [row for row in rows.fetchall() if row[0] in ("memory", "turn") and row[1] != "Noted."]
 
 
 @pytest.mark.smoke
-def test_a_statement_is_recalled_as_corrected_and_the_correction_alone_is_not(ana: psycopg.Connection) -> None:
+def test_a_statement_is_recalled_as_corrected_and_the_correction_alone_is_not(
+    ana: psycopg.Connection,
+) -> None:
     tell(ana, *SAID)
     assert shown(ana) == [("memory", "The meeting with the bank is on Friday.")]
 

@@ -52,7 +52,7 @@ def chat(connection: psycopg.Connection, session_id: str, seed: int | None = Non
     reply, prompt_tokens, cached_tokens = (
         connection.execute(
             """select reply, prompt_tokens, cached_tokens
-               from llm_chat_detail('And then?', %s, max_tokens => 12, seed => %s, memories => 0)""",
+               from llm_chat_detail('And then?', %s, max_tokens => 8, seed => %s, memories => 0)""",
             (session_id, seed),
         ).fetchone()
         or ()

@@ -22,7 +22,15 @@ def turns_of(*contents: str) -> list[Row]:
 
 def memory_of(number: int, content: str, **changed: Any) -> Row:
     """A memory as memory_recall finds it, well related to the message."""
-    found = {"id": number, "content": content, "role": None, "score": 1.0, "similarity": 0.9, "bm25": 3.0, "said_next": None}
+    found = {
+        "id": number,
+        "content": content,
+        "role": None,
+        "score": 1.0,
+        "similarity": 0.9,
+        "bm25": 3.0,
+        "said_next": None,
+    }
     return found | changed
 
 

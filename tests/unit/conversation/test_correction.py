@@ -16,15 +16,31 @@ FLIGHT = "Anna's flight lands at ten."
         (MEETING, "Thursday, not Monday.", "The meeting with the bank is on Thursday."),
         (FLIGHT, "Actually, it lands at noon.", "Anna's flight lands at noon."),
         ("My tailor is Mr. Borg.", "Sorry, I meant Mr. Berg.", "My tailor is Mr. Berg."),
-        ("The key is under the pot.", "Sorry, it's in the kitchen drawer.", "The key is in the kitchen drawer."),
+        (
+            "The key is under the pot.",
+            "Sorry, it's in the kitchen drawer.",
+            "The key is in the kitchen drawer.",
+        ),
         ("My favourite colour is green.", "No wait, blue.", "My favourite colour is blue."),
         ("I met Tom in Graz.", "No, in Linz.", "I met Tom in Linz."),
         ("The budget is 500 euros.", "Sorry, 550.", "The budget is 550 euros."),
         ("The party is on 12 May at 7 pm.", "No, at 8 pm.", "The party is on 12 May at 8 pm."),
-        ("The party is on May 12 in Cork.", "It is on May 13, not May 12.", "The party is on May 13 in Cork."),
+        (
+            "The party is on May 12 in Cork.",
+            "It is on May 13, not May 12.",
+            "The party is on May 13 in Cork.",
+        ),
         ("Tom has the key.", "No, Anna.", "Anna has the key."),
-        ("The venue is the Old Mill in Cork.", "No, it's the New Mill.", "The venue is the New Mill in Cork."),
-        ("The printer is on the second floor.", "I meant the third floor.", "The printer is on the third floor."),
+        (
+            "The venue is the Old Mill in Cork.",
+            "No, it's the New Mill.",
+            "The venue is the New Mill in Cork.",
+        ),
+        (
+            "The printer is on the second floor.",
+            "I meant the third floor.",
+            "The printer is on the third floor.",
+        ),
     ],
 )
 def test_a_correction_replaces_the_value_of_its_kind(statement: str, message: str, expected: str) -> None:

@@ -123,7 +123,9 @@ def test_a_question_about_a_certain_thing_is_not_general(question: str) -> None:
         ("Do we need sleep?", False, False),
     ],
 )
-def test_manner_reason_and_duty_may_be_asked_of_certain_things(question: str, manner: bool, duty: bool) -> None:
+def test_manner_reason_and_duty_may_be_asked_of_certain_things(
+    question: str, manner: bool, duty: bool
+) -> None:
     assert (may_ask(question), asks_whether(question)) == (manner, duty)
 
 

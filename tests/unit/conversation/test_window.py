@@ -55,5 +55,17 @@ def test_a_message_without_reply_stays() -> None:
 
 def test_of_long_replies_that_are_equal_the_last_stays() -> None:
     place = "The flat is in Graz, on the first floor."
-    said = ("Where?", place, "Is it far?", "No.", "Is it dear?", "No.", "Where?", place, "And?", place, "How?")
+    said = (
+        "Where?",
+        place,
+        "Is it far?",
+        "No.",
+        "Is it dear?",
+        "No.",
+        "Where?",
+        place,
+        "And?",
+        place,
+        "How?",
+    )
     assert left(*said) == ["Is it far?", "No.", "Is it dear?", "No.", "And?", place, "How?"]

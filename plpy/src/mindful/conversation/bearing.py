@@ -23,7 +23,17 @@ from mindful.conversation.expected import (
     plain,
     telling,
 )
-from mindful.conversation.matter import ABOUT, BEARS, OWN, Common, asks, asks_whether, is_general, is_own, may_ask
+from mindful.conversation.matter import (
+    ABOUT,
+    BEARS,
+    OWN,
+    Common,
+    asks,
+    asks_whether,
+    is_general,
+    is_own,
+    may_ask,
+)
 from mindful.conversation.near import Near, Stored
 from mindful.conversation.statement import declares
 from mindful.core.pattern import CAPITAL, IGNORECASE, linear

@@ -71,8 +71,10 @@ _SELF = linear(r"\b(?:i|we)\b", IGNORECASE)
 
 
 _MOVED_NEAR = 0.25
-"""The same for where somebody lives: "We moved to 8 Castle Lane." has no word of an address, nor of a question for it."""
-_MOVED = linear(r"\b(?:moved|moving|relocated|move|relocate) (?:back |house |out |in )?(?:to|into|from)\b", IGNORECASE)
+"""The same for where somebody lives: "We moved to 8 Castle Lane." has no word of a question for the address."""
+_MOVED = linear(
+    r"\b(?:moved|moving|relocated|move|relocate) (?:back |house |out |in )?(?:to|into|from)\b", IGNORECASE
+)
 _LIVES = linear(r"\b(?:live|lives|living|address|home|based|reside|resides)\b", IGNORECASE)
 """A move, and questions that it answers without a word of them."""
 
@@ -166,8 +168,7 @@ def _changes(bearing: Bearing, new: Row, old: Row, told: Collection[str], nearne
         return (is_alike and rest == content) or OWN.search(rest) is not None
     owned = parts(OWNED.findall(question)) & of_old
     return is_plain or (
-        owned <= of_new
-        and (of_new.issuperset(nouns) or ((is_alike or is_near) and of_new.isdisjoint(nouns)))
+        owned <= of_new and (of_new.issuperset(nouns) or ((is_alike or is_near) and of_new.isdisjoint(nouns)))
     )
 
 

@@ -17,7 +17,16 @@ from mindful.conversation.expected import answers, kind_of
 from mindful.conversation.lesson import Lesson, lessons
 from mindful.conversation.matter import BEARS
 from mindful.conversation.near import Given
-from mindful.conversation.prompt import LAYOUT, OWN, Context, Part, acknowledgements, example_of, lines, unframed
+from mindful.conversation.prompt import (
+    LAYOUT,
+    OWN,
+    Context,
+    Part,
+    acknowledgements,
+    example_of,
+    lines,
+    unframed,
+)
 from mindful.conversation.reading import Reading, read
 from mindful.conversation.statement import states
 from mindful.conversation.tool import Toolbox

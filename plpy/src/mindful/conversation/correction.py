@@ -1,6 +1,7 @@
 """Corrections: what a statement says after the user's next words, such as "No, on Thursday.", corrected it.
 
-A correction alone has none of the words of a question, so recall finds the statement before it. The rules are of English.
+A correction alone has none of the words of a question, so recall finds the statement before it. The rules are of
+English.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ LONGEST = 120
 """Characters of a correction."""
 _LONGEST_STATEMENT = 300
 _CORRECTS = Short(
-    r"^\W*(?:(?:oh|ah|um|well)\W+)*(?:(?:no|nope|wait|hold on|sorry|oops|actually|correction|my (?:mistake|bad)|scratch that|"
-    r"i was wrong|that (?:is|was) wrong|or rather|i mean|i meant)\b[\s,.:;!\u2013\u2014-]*)+",
+    r"^\W*(?:(?:oh|ah|um|well)\W+)*(?:(?:no|nope|wait|hold on|sorry|oops|actually|correction|"
+    r"my (?:mistake|bad)|scratch that|i was wrong|that (?:is|was) wrong|or rather|i mean|i meant)\b"
+    r"[\s,.:;!\u2013\u2014-]*)+",
     LONGEST,
     IGNORECASE,
 )
@@ -36,12 +38,16 @@ _ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth"
 _VALUES = (
     linear(rf"\b(?:{WEEKDAYS})\b", IGNORECASE),
     linear(
-        rf"\b(?:{MONTHS})(?: \d{{1,2}}(?:st|nd|rd|th)?)?\b|\b\d{{1,2}}(?:st|nd|rd|th)(?: of (?:{MONTHS}))?\b", IGNORECASE
+        rf"\b(?:{MONTHS})(?: \d{{1,2}}(?:st|nd|rd|th)?)?\b|\b\d{{1,2}}(?:st|nd|rd|th)(?: of (?:{MONTHS}))?\b",
+        IGNORECASE,
     ),
     linear(rf"\b(?:{COLORS})\b", IGNORECASE),
     linear(rf"\d+(?:[.,:]\d+)*|\b(?:{NUMBERS}|noon|midnight|{_ORDINALS})\b", IGNORECASE),
     linear(rf"(?:(?<=[^\W.!?:] )|(?<=, )|(?<=^))(?!(?:I|Not|The|My|Our)\b){FULL_NAME}(?:['\u2019]s)?"),
-    linear(r"\b(?:in|on|at|under|behind|beside|near|above|below|inside|from|by|next to) (?:[^\W\d]+ ){0,3}[^\W\d]+(?=[.!]*$)"),
+    linear(
+        r"\b(?:in|on|at|under|behind|beside|near|above|below|inside|from|by|next to) "
+        r"(?:[^\W\d]+ ){0,3}[^\W\d]+(?=[.!]*$)"
+    ),
 )
 """Kinds of values, of which a correction has one: weekdays, dates, colors, numbers, names and places."""
 _BEFORE = Short(r"(\w+) (?:the |a |an |my |our )?$", _LONGEST_STATEMENT)
@@ -54,7 +60,7 @@ def corrects(message: str) -> str | None:
     rest = message[opening.end() :].strip() if opening else message.strip()
     if not rest or not _FRAGMENT.match(rest):
         return None
-    return rest if opening or any(_NEGATED.search(rest[: at]) for at in _ends_of_words(rest)) else None
+    return rest if opening or any(_NEGATED.search(rest[:at]) for at in _ends_of_words(rest)) else None
 
 
 def corrected(statement: str, later: Iterable[str]) -> str:
@@ -84,7 +90,8 @@ def _with(statement: str, fragment: str) -> str | None:
     """Return a statement with the fragment's value in place of its own of the same kind; None without a clear place."""
     if len(statement) > _LONGEST_STATEMENT or statement.rstrip().endswith("?"):
         return None
-    verb = _FRAGMENT.match(fragment)["verb"]
+    found_verb = _FRAGMENT.match(fragment)
+    verb = found_verb["verb"] if found_verb else None
     if verb and verb.lower() not in _BEING and verb.lower() not in statement.lower():
         return None  # "It leaves at noon." does not correct "It lands at ten."
     for form in _VALUES:
@@ -97,8 +104,10 @@ def _with(statement: str, fragment: str) -> str | None:
 
 
 def _place(statement: str, form: Linear, right: Found, fragment: str, wrong: Sequence[str]) -> Found | None:
-    """Return the value of a statement that is corrected: the one said to be wrong, the only one, or the one that
-    stands after the same word."""
+    """Return the value of a statement that is corrected.
+
+    It is the one said to be wrong, the only one, or the one that stands after the same word.
+    """
     values = [value for value in form.finditer(statement) if _is_value(value)]
     if wrong:
         values = [value for value in values if value[0].lower() == wrong[0].lower()]

@@ -46,7 +46,10 @@ _KINDS = tuple(
     (kind, linear(source, IGNORECASE))
     for kind, source in (
         ("reason", r"^\W*(?:and |so |but )?(?:why|how come)\b"),
-        ("other", r"^\W*(?:and |so |but )?how (?:do|does|did|can|could|should)\b(?![^?]* (?:call|name|spell)\b)"),
+        (
+            "other",
+            r"^\W*(?:and |so |but )?how (?:do|does|did|can|could|should)\b(?![^?]* (?:call|name|spell)\b)",
+        ),
         ("color", r"\bcolou?rs?\b"),
         ("name", r"\b(?:who|whom|whose|called|names?)\b"),
         (
@@ -209,12 +212,10 @@ def _candidates(question: str, kind: str, known: _Known, memory: str) -> list[st
     names = [word for word in found if word[0].isupper() and not _TIME.fullmatch(word)]
     if kind == "name":
         return _names(question, memory, found, names)
-    if kind == "place":
-        placed = _places(memory)
-        if not placed or _is_named(question, memory):
-            return names
-        if placed.isdisjoint(found):
-            return []
+    if kind == "place" and (_is_named(question, memory) or not _places(memory)):
+        return names
+    if kind == "place" and _places(memory).isdisjoint(found):
+        return []
     return [word for word in found if len(word) > 2 or word.isdigit()]
 
 

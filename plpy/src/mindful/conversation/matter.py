@@ -31,11 +31,13 @@ _ASKS_OF = linear(
     r"(?:get|go|come|travel|commute|like|drink|spell)\b"
 )
 """Other questions for a reason or a manner ask for advice, or for what is generally known."""
+_SO = r"^\W*(?:(?i:and|so|but|ok|okay|well|then)\W+)*"
 _MANNER_OR_REASON = linear(
-    r"^\W*(?:(?:and|so|but|ok|okay|well|then)\W+)*(?:why|how (?:do|does|did|can|could|should)|how come)\b", IGNORECASE
+    rf"{_SO}(?:why|how (?:do|does|did|can|could|should)|how come)\b",
+    IGNORECASE,
 )
 _DUTY = linear(
-    r"^\W*(?:(?:and|so|but|ok|okay|well|then)\W+)*(?:(?:do|does|did)(?:n['\u2019]t)? (?:i|we|my \w+|our \w+) (?:still |also |really )?"
+    rf"{_SO}(?:(?:do|does|did)(?:n['\u2019]t)? (?:i|we|my \w+|our \w+) (?:still |also |really )?"
     r"(?:need|have|owe)|(?:should|must|may|can) (?:i|we|my \w+|our \w+))\b",
     IGNORECASE,
 )
@@ -94,14 +96,15 @@ _REFERS = linear(rf"\b(?:the|my|our|his|her|their|this|that) \w|\b{WEEKDAYS}s?\b
 OWN = linear(r"\b(?:i|me|my|mine|we|us|our|ours)\b", IGNORECASE)
 _CERTAIN = linear(
     r"\b(?:the|this|that|these|those|i|me|we|us|my|our|your|you|his|her|its|their|he|she|it|they|there|here|now|today|"
-    r"tomorrow|yesterday|tonight|next|last|again|still)\b|(?<!hat)['\u2019]s? \w|\d|\bhow (?:much|many|often|late|early)\b",
+    r"tomorrow|yesterday|tonight|next|last|again|still)\b|(?<!hat)['\u2019]s? \w|\d|"
+    r"\bhow (?:much|many|often|late|early)\b",
     IGNORECASE,
 )
 """Words of questions for a certain thing, person, time or amount."""
 _STATE = r"(?:wrong|new|left|due|open|closed|free|up|on|in|for|at|to|with|about|\w+ed|\w+ing)\b"
 _THING = rf"(?:an? (?:[a-z-]+ ){{0,2}}[a-z-]+|(?!{_STATE})[a-z-]+(?: [a-z-]+)?)"
 _OF_A_KIND = linear(
-    r"^\W*(?:(?i:and|so|but|ok|okay|well|then)\W+)*(?:"
+    rf"{_SO}(?:"
     rf"(?i:what)(?:['\u2019]s| is| are| was| were) {_THING}|"
     rf"(?i:what) (?:do|does|can) (?:an? [a-z -]+|[a-z-]+s) (?:do|eat|drink|mean|need|use|consist of|look like)|"
     r"(?i:how) (?:[a-z]+ )?(?:is|are|do|does|can) (?:an? [a-z-]+|[a-z-]+s|(?=[a-z]+ made\b))[a-z -]*)\W*$"
@@ -172,7 +175,7 @@ def asks(question: str) -> bool:
 
 
 def may_ask(question: str) -> bool:
-    """Return whether a question for a manner or a reason may be for one that memories tell: it is of a certain thing."""
+    """Return whether a question for a manner or a reason is about a certain thing, of which memories may tell."""
     return _is_of_certain(_MANNER_OR_REASON, question)
 
 
@@ -204,7 +207,9 @@ def is_general(question: str) -> bool:
 def is_own(embedder: FoundEmbedder, question: str, common: Common) -> bool:
     """Return whether a question is about the user's own matters."""
     is_by_form = _WHETHER.search(question) is not None or (asks_who_is(question) and common.is_named)
-    is_of_manner = any(form.search(question) for form in (_MANNER_OR_REASON, _DUTY)) and not _ASKS_OF.search(question)
+    is_of_manner = any(form.search(question) for form in (_MANNER_OR_REASON, _DUTY)) and not _ASKS_OF.search(
+        question
+    )
     least = _LEAST_OF_MANNER if is_of_manner else _LEAST
     return is_by_form or _log_odds(_signs(embedder, question, common)) >= least
 

@@ -1,4 +1,4 @@
-"""Requests that name a setting, "Set your units to metric.", or ask to forget. They change it, or get an honest reply."""
+"""Requests that name a setting, "Set your units to metric.", or ask to forget, and the honest replies to others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FORGET = Short(
 )
 _CANNOT_FORGET = (
     "I cannot delete memories in a chat, so nothing was deleted. "
-    "Use memory_forget: SELECT * FROM memory_forget(filter => '{\"content\": \"...\"}', dry_run => true);"
+    'Use memory_forget: SELECT * FROM memory_forget(filter => \'{"content": "..."}\', dry_run => true);'
 )
 
 

@@ -11,7 +11,9 @@ _LONGEST = 300
 """Characters of a sentence, or of a question, that is read."""
 _TITLE = r"(?:Dr|Mr|Mrs|Ms|Prof|St)\.?|Frau|Herr|Professor|Doctor|Sister|Brother|Father|Signora|Signor|Do\u00f1a|Don"
 _CAPITAL = rf"(?:{CAPITAL}[\w'\u2019-]*)"
-FULL_NAME = rf"(?:(?:{_TITLE}) )?{_CAPITAL}(?: (?:(?:van|von|de|der|den|di|da|del|la|el|bin) ){{0,2}}{_CAPITAL})*"
+FULL_NAME = (
+    rf"(?:(?:{_TITLE}) )?{_CAPITAL}(?: (?:(?:van|von|de|der|den|di|da|del|la|el|bin) ){{0,2}}{_CAPITAL})*"
+)
 _SEVERAL = rf"{FULL_NAME}(?:(?:, (?:and )?| and | or ){FULL_NAME})*"
 _NAMING = (
     r"\b(?:called|named|nicknamed|christened|baptized|baptised|dubbed|known as|known to us as|"

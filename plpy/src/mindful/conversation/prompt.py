@@ -163,7 +163,11 @@ def unframed(reply: str) -> str:
     """
     if reply.startswith(UNSURE):
         return UNKNOWN
-    return reply.removeprefix(REMEMBERED).strip('"').replace('" "', " ") if reply.startswith(REMEMBERED) else reply
+    return (
+        reply.removeprefix(REMEMBERED).strip('"').replace('" "', " ")
+        if reply.startswith(REMEMBERED)
+        else reply
+    )
 
 
 def example_of(layout: str) -> list[Message]:

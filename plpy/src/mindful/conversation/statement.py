@@ -13,7 +13,7 @@ _LONGEST = 300
 _FEWEST = 5
 """Words of the shortest statement: what is shorter tells of a mood, or belongs to what was said before."""
 _FEWEST_NAMED = 4
-"""Words of the shortest statement about a person or thing, such as "Lena works at Bosch." or "The van takes diesel."."""
+"""Words of the shortest statement about a person or a thing: "Lena works at Bosch.", "The van takes diesel."."""
 _OPENS = (
     r"^\W*(?:(?:hi|hello|hey|ok|okay|so|well|and|but|oh|now|also|fyi|btw|by the way|good (?:morning|afternoon|evening)|"
     r"no|yes|actually|there|today|yesterday|tomorrow|tonight|"
@@ -36,7 +36,9 @@ _TELLS_OF = Short(
     rf"All|Some|Not|No|Great|Good|Nice|Bad|Fine|Hard)\b){_NAMED}",
     _LONGEST,
 )
-_TELLS_OF_THING = Short(r"^(?:my|our|the|his|her|their) \w+ (?!\w+ (?:great|good|fine|nice|bad|cool)\b)", _LONGEST, IGNORECASE)
+_TELLS_OF_THING = Short(
+    r"^(?:my|our|the|his|her|their) \w+ (?!\w+ (?:great|good|fine|nice|bad|cool)\b)", _LONGEST, IGNORECASE
+)
 _STATES = tuple(
     Short(_OPENS + source, _LONGEST, flags)
     for source, flags in (

@@ -52,7 +52,9 @@ def without_refrains(turns: Iterable[Row]) -> Iterator[Row]:
     for turn in turns:
         if turn["role"] in OWN:
             reply = turn["content"]
-            is_left_out = (reply in said and len(reply) >= _LONG) or (len(said) >= _RECENT and reply.startswith(_REFRAINS))
+            is_left_out = (reply in said and len(reply) >= _LONG) or (
+                len(said) >= _RECENT and reply.startswith(_REFRAINS)
+            )
             said.add(reply)
         if not is_left_out:
             yield turn
