@@ -16,13 +16,22 @@ from mindful.core.ports import Row
 LONGEST = 120
 """Characters of a correction."""
 _LONGEST_STATEMENT = 300
+_END = r"[,.:;!\u2013\u2014-]"
 _CORRECTS = Short(
-    r"^\W*(?:(?:oh|ah|um|well)\W+)*(?:(?:no|nope|wait|hold on|sorry|oops|actually|correction|"
-    r"my (?:mistake|bad)|scratch that|i was wrong|that (?:is|was) wrong|or rather|i mean|i meant)\b"
-    r"[\s,.:;!\u2013\u2014-]*)+",
+    r"^\W*(?:(?:oh dear|oh|ah|um|well)\W+)*(?:"
+    r"(?:no|nope|nah|wait|hold on|sorry|oops|actually|correction|scratch that|or rather|i meant?|my (?:mistake|bad))\b"
+    rf"(?:\s|{_END})*|(?:[^,.:;!?]{{1,40}} )?"
+    r"(?:wrong|misread|misheard|mistaken|mixed up|confused|tell a lie|a mistake)\b"
+    rf"[^,.:;!?]{{0,40}}{_END}\s*)+",
     LONGEST,
     IGNORECASE,
 )
+_TAIL = Short(
+    r"[,;.] ?(?:sorry|i (?:must|had|have|was|am|got|mixed|misread|forgot|meant)\b[^.!?]*)[.!]*$",
+    LONGEST,
+    IGNORECASE,
+)
+"""An excuse after the correction."""
 _WORDS = r"(?: ?(?!(?:i|we|you|he|she|they|it|now)\b)[^\s.!?;]+(?:\.(?=[\s\d]))?[^\s.!?;]*)"
 _FRAGMENT = Short(
     r"^(?:(?:it|they|that|this|he|she)(?: |['\u2019])(?P<verb>\w+)\b|i (?:meant?|said)\b|make (?:it|that)\b|"
@@ -32,15 +41,15 @@ _FRAGMENT = Short(
 )
 """What remains of a correction that has no subject of its own: "it is on Thursday", "Mr. Berg"."""
 _BEING = frozenset({"is", "s", "are", "re", "was", "were", "will", "ll", "should", "has", "have"})
-_NEGATED = linear(r"\b(?:not|instead of|rather than)(?: (?:in|on|at|to|from|by|for))? $", IGNORECASE)
+_NEGATED = linear(
+    rf"\b(?:not|instead of|rather than)(?: (?:in|on|at|to|from|by|for|the|{MONTHS}))? $", IGNORECASE
+)
 """What stands before the value that was wrong."""
 _ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth"
 _VALUES = (
     linear(rf"\b(?:{WEEKDAYS})\b", IGNORECASE),
-    linear(
-        rf"\b(?:{MONTHS})(?: \d{{1,2}}(?:st|nd|rd|th)?)?\b|\b\d{{1,2}}(?:st|nd|rd|th)(?: of (?:{MONTHS}))?\b",
-        IGNORECASE,
-    ),
+    linear(r"\b\d{1,2}(?:st|nd|rd|th)\b", IGNORECASE),
+    linear(rf"\b(?:{MONTHS})\b", IGNORECASE),
     linear(rf"\b(?:{COLORS})\b", IGNORECASE),
     linear(rf"\d+(?:[.,:]\d+)*|\b(?:{NUMBERS}|noon|midnight|{_ORDINALS})\b", IGNORECASE),
     linear(rf"(?:(?<=[^\W.!?:] )|(?<=, )|(?<=^))(?!(?:I|Not|The|My|Our)\b){FULL_NAME}(?:['\u2019]s)?"),
@@ -49,7 +58,8 @@ _VALUES = (
         r"(?:[^\W\d]+ ){0,3}[^\W\d]+(?=[.!]*$)"
     ),
 )
-"""Kinds of values, of which a correction has one: weekdays, dates, colors, numbers, names and places."""
+"""Kinds of values, of which a correction has one: weekdays, days, months, colors, numbers, names and places."""
+_BUT = Short(r"^not (.{2,50}?),? but (.{2,50}?)[.!]*$", LONGEST, IGNORECASE)
 _BEFORE = Short(r"(\w+) (?:the |a |an |my |our )?$", _LONGEST_STATEMENT)
 _CAPITAL = linear(CAPITAL)
 
@@ -57,7 +67,9 @@ _CAPITAL = linear(CAPITAL)
 def corrects(message: str) -> str | None:
     """Return the fragment by which a message corrects the statement before it: "on Thursday" of "No, on Thursday."."""
     opening = _CORRECTS.match(message)
-    rest = message[opening.end() :].strip() if opening else message.strip()
+    rest = _TAIL.sub(".", message[opening.end() :] if opening else message).strip()
+    if _BUT.match(rest):
+        return rest
     if not rest or not _FRAGMENT.match(rest):
         return None
     return rest if opening or any(_NEGATED.search(rest[:at]) for at in _ends_of_words(rest)) else None
@@ -94,6 +106,8 @@ def _with(statement: str, fragment: str) -> str | None:
     verb = found_verb["verb"] if found_verb else None
     if verb and verb.lower() not in _BEING and verb.lower() not in statement.lower():
         return None  # "It leaves at noon." does not correct "It lands at ten."
+    if (contrast := _BUT.search(fragment)) and (at := statement.lower().find(contrast[1].lower())) >= 0:
+        return f"{statement[:at]}{contrast[2]}{statement[at + len(contrast[1]) :]}"
     for form in _VALUES:
         found = [value for value in form.finditer(fragment) if _is_value(value)]
         wrong = [value[0] for value in found if _NEGATED.search(fragment[: value.start()])]
