@@ -142,6 +142,9 @@ bench-alarm: dev #: simulate when the alarm about a broken budget comes, by the 
 bench-shown: up scripted dev #: measure whether chats answer rightly from what they are shown, 5 minutes (BENCH_ARGS="--half held --worlds 2")
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" $(dev)python tests/bench/shown.py $(BENCH_ARGS)
 
+bench-talk: up scripted dev #: measure whole conversations: facts, corrections, changes and general questions (BENCH_ARGS="--half design --show")
+	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" $(dev)python tests/bench/talk.py $(BENCH_ARGS)
+
 bench-matter: up scripted dev #: fit what tells questions about one's own matters from general ones (DATA=folder)
 	@MINDFUL_DSN="$$($(setup)/cluster.sh dsn)" PYTHONPATH=plpy/src $(dev)python tests/bench/matter.py $(DATA)
 

@@ -109,27 +109,28 @@ def test_a_question_about_a_certain_thing_is_not_general(question: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "manner", "duty"),
+    ("question", "is_named", "manner", "duty"),
     [
-        ("Why do we not use the back door?", True, False),
-        ("How do we pay the gardener?", True, False),
-        ("Why isn't Lena coming to the party?", True, False),
-        ("Do we need to bring anything on Friday?", False, True),
-        ("Do I have to call Ruth back?", False, True),
-        ("Should we bring anything to the party?", False, True),
-        ("Why do we dream?", False, False),
-        ("How do I boil an egg?", False, False),
-        ("Do I need to wash rice?", False, False),
-        ("Do we need sleep?", False, False),
+        ("Why do we not use the back door?", False, True, False),
+        ("How do we pay the gardener?", False, True, False),
+        ("Why isn't Lena coming?", True, True, False),
+        ("Do we need to bring anything on Friday?", False, False, True),
+        ("Do I have to call Ruth back?", True, False, True),
+        ("Should we bring anything to the party?", False, False, True),
+        ("How do I install Docker?", False, False, False),
+        ("Should I learn Spanish?", False, False, False),
+        ("Why do we dream?", False, False, False),
+        ("How do I boil an egg?", False, False, False),
+        ("Do I need to wash rice?", False, False, False),
     ],
 )
 def test_manner_reason_and_duty_may_be_asked_of_certain_things(
-    question: str, manner: bool, duty: bool
+    question: str, is_named: bool, manner: bool, duty: bool
 ) -> None:
-    assert (may_ask(question), asks_whether(question)) == (manner, duty)
+    assert (may_ask(question, is_named), asks_whether(question, is_named)) == (manner, duty)
 
 
-@pytest.mark.parametrize(("margin", "expected"), [(-0.06, False), (0.06, True)])
+@pytest.mark.parametrize(("margin", "expected"), [(-0.06, False), (0.09, True)])
 def test_a_question_for_a_manner_is_own_only_if_that_is_more_likely(margin: float, expected: bool) -> None:
     # Another question is taken for the user's own from a tenth of that probability on.
     assert is_own(Leaning(margin), "How do we open the gate?", Common()) is expected  # type: ignore[arg-type]

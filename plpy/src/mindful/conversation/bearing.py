@@ -301,8 +301,9 @@ def weigh(
         requested=question != message,
         is_described=is_described,
     )
-    is_of_manner = not found.asks and may_ask(question)
-    if is_general(question) or not (found.asks or is_of_manner or asks_whether(question)):
+    is_named = any(map(found.names, found.held))
+    is_of_manner = not found.asks and may_ask(question, is_named)
+    if is_general(question) or not (found.asks or is_of_manner or asks_whether(question, is_named)):
         return found
     own = is_own(embedder, question, _common(found))
     found = found._replace(requested=found.requested or (is_of_manner and own))

@@ -147,7 +147,7 @@ _WEIGHTS = {
 _BIAS = -5.3
 _LEAST = -2.3
 """Least log-odds, of a probability of 9%: an invented answer about the user's matters is the worse mistake."""
-_LEAST_OF_MANNER = 0.0
+_LEAST_OF_MANNER = 0.5
 """The same for a question for a manner, a reason or a duty. "How do I clean my oven?" asks for advice."""
 ABOUT = 0.45
 """Cosine similarity from which a memory is about the things of the question."""
@@ -174,15 +174,14 @@ def asks(question: str) -> bool:
     return any(form.search(question) for form in (_ASKS, _ASKS_OF)) or _is_phrase(question)
 
 
-def may_ask(question: str) -> bool:
+def may_ask(question: str, is_named: bool) -> bool:
     """Return whether a question for a manner or a reason is about a certain thing, of which memories may tell."""
-    return _is_of_certain(_MANNER_OR_REASON, question)
+    return _is_of_certain(_MANNER_OR_REASON, question, is_named)
 
 
-def _is_of_certain(form: Linear, question: str) -> bool:
-    """Return whether a question of a form is about a certain thing, person or day."""
-    refers = _REFERS.search(question) is not None or _NAMES.search(question) is not None
-    return refers and form.search(question) is not None
+def _is_of_certain(form: Linear, question: str, is_named: bool) -> bool:
+    """Return whether a question of a form is about a certain thing or day, or has a name that a memory has."""
+    return (is_named or _REFERS.search(question) is not None) and form.search(question) is not None
 
 
 def _is_phrase(question: str) -> bool:
@@ -192,10 +191,10 @@ def _is_phrase(question: str) -> bool:
     return _FEWEST <= len(_WORD.findall(question)) <= _MOST
 
 
-def asks_whether(question: str) -> bool:
+def asks_whether(question: str, is_named: bool = False) -> bool:
     """Return whether a question may ask for a yes or no about the user's own matters."""
     is_by_form = any(form.search(question) for form in (_WHETHER, _WHETHER_OTHERS))
-    return is_by_form or _is_of_certain(_DUTY, question)
+    return is_by_form or _is_of_certain(_DUTY, question, is_named)
 
 
 def is_general(question: str) -> bool:
