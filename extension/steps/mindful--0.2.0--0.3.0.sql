@@ -286,7 +286,6 @@ comment on column tenant_claim.claim is
 -- include sql/memory/queue.sql embedding_replica_set
 -- include sql/memory/attach.sql memory_attach
 -- include sql/memory/attach.sql memory_detach
--- include sql/conversation/context.sql _mindful.said_next
 do $do$
 declare
     attached regprocedure;

@@ -82,24 +82,6 @@ $$;
 comment on function _mindful.session_read(uuid, integer, text, text) is
 'Returns what a chat reads before it recalls: the settings in force, the sentences that settings add to the system prompt, the session, its last turns (newest first), the first turn that the model was shown for its last reply there, the core memories, and whether answers have labels. Errors as text_argument for the message.';
 
-create function _mindful.said_next(id bigint) returns text[]
-language sql stable parallel safe security invoker
-set enable_seqscan = off
-begin atomic
-    select pg_catalog.array_agg(n.content order by n.turn) filter (where n.role = 'user' and pg_catalog.length(n.content) <= 120)
-    from mindful.memory m
-    cross join lateral (
-        -- LIMIT ends the scan of the index. A bound by m.turn + 4 would be checked after the policy, for all later turns.
-        select n.turn, n.role, n.content from mindful.memory n
-        where n.tenant = (select _mindful.tenant()) and n.session_id = m.session_id and n.turn > m.turn
-        order by n.turn
-        limit 4
-    ) n
-    where m.tenant = (select _mindful.tenant()) and m.id = said_next.id and m.role = 'user';
-end;
-comment on function _mindful.said_next(bigint) is
-'Returns the short messages of the user within the four turns after one of theirs: they may correct it. NULL: there are none.';
-
 create function _mindful.memory_shown(ids bigint[]) returns void
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp

@@ -118,7 +118,6 @@ grant execute on function
     _mindful.is_member(text[]),
     _mindful.tenant_roles(text),
     _mindful.raise(text, text, text),
-    _mindful.said_next(bigint),
     _mindful.lock_briefly(text, text),
     key_create(text, text, text[], integer, timestamptz),
     key_list(),

@@ -1,4 +1,4 @@
-"""Measure whether whole conversations with the default model go well: facts, corrections, changes and general questions.
+"""Measure whole conversations with the default model: facts, corrections, changes and general questions.
 
 Usage: talk.py [--half HALF] [--show], with MINDFUL_DSN. A user talks in sessions, states facts, corrects and changes
 them, and asks in between and in a later session. The conversations are in tests/bench/talk: rules were made on

@@ -61,5 +61,3 @@ def test_another_tenants_words_correct_nothing(ana: psycopg.Connection, connect:
     tell(ana, SAID[0])
     tell(bob, *SAID)
     assert shown(ana) == [("memory", SAID[0])]
-    (theirs,) = ana.execute("select id from memory where role = 'user'").fetchone() or (0,)
-    assert one(bob, f"select _mindful.said_next({theirs})") is None

@@ -387,11 +387,21 @@ class _Composer:
     def _found(self, message: str, vector: str | None, embedder: str | None, most: int) -> Sequence[Row]:
         # A summary repeats turns that are recalled themselves, beside others that have nothing to do with the message.
         rows = self._db.rows(
-            """select id, content, kind, role, score, similarity, bm25, extract(epoch from created_at) as said_at,
-                   _mindful.said_next(id) as said_next
+            # LIMIT ends the scan of each session's index after the turns that may correct a statement.
+            """select r.id, r.content, r.kind, r.role, r.score, r.similarity, r.bm25,
+                   extract(epoch from r.created_at) as said_at, n.said_next
                from _mindful.memory_recall($1, _mindful.vector($2), $3, $4,
-                   _mindful.chat_filter($5))
-               where kind <> 'summary'""",
+                   _mindful.chat_filter($5)) r
+               left join lateral (
+                   select array_agg(left(t.content, 200) order by t.turn) filter (where t.role = 'user') as said_next
+                   from (
+                       select m.content, m.role, m.turn from mindful.memory m
+                       where m.tenant = (select _mindful.tenant()) and m.session_id = r.session_id and m.turn > r.turn
+                       order by m.turn
+                       limit 4
+                   ) t
+               ) n on r.role = 'user'
+               where r.kind <> 'summary'""",
             ("text", "text", "text", "integer", "uuid"),
             (message, vector, embedder, most, self._reading.session_id),
         )

@@ -6,7 +6,7 @@ English.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from mindful.conversation.expected import COLORS, EMPTY, MONTHS, NUMBERS, WEEKDAYS
 from mindful.conversation.naming import FULL_NAME
@@ -41,6 +41,13 @@ _FRAGMENT = Short(
 )
 """What remains of a correction that has no subject of its own: "it is on Thursday", "Mr. Berg"."""
 _BEING = frozenset({"is", "s", "are", "re", "was", "were", "will", "ll", "should", "has", "have"})
+_CUE = linear(
+    r"\b(?:no|nope|nah|not|wait|hold on|sorry|oops|actually|correction|scratch that|rather|instead of|i meant?|"
+    r"mistaken?|my bad|wrong|misread|misheard|mixed up|confused|tell a lie)\b",
+    IGNORECASE,
+)
+"""A word that each correction has. Most messages have none."""
+_REJECTS = linear(r"\b(?:not|instead of|rather than) \S", IGNORECASE)
 _NEGATED = linear(
     rf"\b(?:not|instead of|rather than)(?: (?:in|on|at|to|from|by|for|the|{MONTHS}))? $", IGNORECASE
 )
@@ -66,13 +73,15 @@ _CAPITAL = linear(CAPITAL)
 
 def corrects(message: str) -> str | None:
     """Return the fragment by which a message corrects the statement before it: "on Thursday" of "No, on Thursday."."""
+    if len(message) > LONGEST or not _CUE.search(message):
+        return None
     opening = _CORRECTS.match(message)
     rest = _TAIL.sub(".", message[opening.end() :] if opening else message).strip()
     if _BUT.match(rest):
         return rest
     if not rest or not _FRAGMENT.match(rest):
         return None
-    return rest if opening or any(_NEGATED.search(rest[:at]) for at in _ends_of_words(rest)) else None
+    return rest if opening or _REJECTS.search(rest) else None
 
 
 def corrected(statement: str, later: Iterable[str]) -> str:
@@ -140,7 +149,3 @@ def _is_value(value: Found) -> bool:
 def _word_before(text: str, value: Found) -> str | None:
     before = _BEFORE.search(text[: value.start()])
     return {"s": "is", "re": "are"}.get(word := before[1].lower(), word) if before else None
-
-
-def _ends_of_words(text: str) -> Iterator[int]:
-    return (at + 1 for at, letter in enumerate(text) if letter == " ")
