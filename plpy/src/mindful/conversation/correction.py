@@ -34,8 +34,9 @@ _TAIL = Short(
 """An excuse after the correction."""
 _WORDS = r"(?: ?(?!(?:i|we|you|he|she|they|it|now)\b)[^\s.!?;]+(?:\.(?=[\s\d]))?[^\s.!?;]*)"
 _FRAGMENT = Short(
-    r"^(?:(?:it|they|that|this|he|she)(?: |['\u2019])(?P<verb>\w+)\b|i (?:meant?|said)\b|make (?:it|that)\b|"
-    rf"(?:not|in|on|at|to|from|for|by|with|under|behind|an?|the|my|our|his|her)\b){_WORDS}{{0,6}}[.!]*$|^{_WORDS}{{1,3}}[.!]*$",
+    r"^(?!(?:about|for|thanks?|but|maybe|worries|problem|idea)\b)(?:"
+    r"(?:(?:it|they|that|this|he|she)(?: |['\u2019])(?P<verb>\w+)\b|i (?:meant?|said)\b|make (?:it|that)\b|"
+    rf"(?:not|in|on|at|to|from|by|with|under|behind|an?|the|my|our|his|her)\b){_WORDS}{{0,6}}|{_WORDS}{{1,3}})[.!]*$",
     LONGEST,
     IGNORECASE,
 )
