@@ -281,6 +281,7 @@ comment on column tenant_claim.claim is
 -- include sql/conversation/tool.sql _mindful.tool_function
 -- include sql/models/registry.sql _mindful.model_lock
 -- include sql/models/registry.sql _mindful.model_deleted
+-- include sql/models/registry.sql _mindful.model_unused
 -- include sql/models/registry.sql model_unregister
 -- include sql/models/registry.sql model_fallback_set
 -- include sql/memory/queue.sql embedding_replica_set

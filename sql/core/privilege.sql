@@ -67,6 +67,7 @@ begin
     foreach routine in array array[
         'model_register(text, text, text, text, jsonb, text[])',
         'model_unregister(text)',
+        '_mindful.model_unused(text)',
         '_mindful.model_lock(text)',
         'model_fallback_set(text, text)',
         'model_serve(text, text, text)',

@@ -345,8 +345,8 @@ begin
         remembered := remembered + (
             select count(*) from unnest(contents) c (content) where btrim(coalesce(c.content, ''), E' \t\n\r') <> '');
     end loop;
-    -- Last, for it locks the extension until the transaction ends.
-    perform _mindful.lock_briefly('the extension', (
+    -- Last, for it locks the table from readers, and the extension, until the transaction ends.
+    perform _mindful.lock_briefly(format('%s or the extension mindful', full_name), (
         select string_agg(format('alter trigger %I on %s depends on extension mindful; ', t.tgname, full_name), '')
             || format('alter function %I.%I() depends on extension mindful', schema_name, function_name)
         from pg_trigger t where t.tgrelid = relation and t.tgfoid = format('%I.%I()', schema_name, function_name)::regprocedure

@@ -151,17 +151,15 @@ comment on function _mindful.model_deleted() is
 'Drops the vector table of a deleted embedder, and deletes a generator''s cached states (kv_state) of all tenants. It runs with the owner''s rights, because administrators neither own the table nor see the states.';
 create trigger model_deleted after delete on model for each row execute function _mindful.model_deleted();
 
-create function model_unregister(name text) returns void
-language plpgsql volatile parallel unsafe security invoker
+create function _mindful.model_unused(name text) returns void
+language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
     chosen mindful.model;
     dependents text;
 begin
-    perform _mindful.writable();
-    perform _mindful.model_lock(name);
-    select m.* into chosen from mindful.model m where m.name = model_unregister.name;
+    select m.* into chosen from mindful.model m where m.name = model_unused.name;
     if not found then
         perform _mindful.raise('42704', format('there is no model %s', coalesce(quote_literal(name), 'null')),
             'The table mindful.model lists the models.');
@@ -170,17 +168,32 @@ begin
             'Make another model the default with mindful.model_default_set first.');
     end if;
     select string_agg(quote_ident(m.name), ', ' order by m.name) into dependents
-    from mindful.model m where m.fallback = model_unregister.name and m.name <> model_unregister.name;
+    from mindful.model m where m.fallback = model_unused.name and m.name <> model_unused.name;
     if dependents is not null then
         perform _mindful.raise('55000', format('model "%s" is the fallback of %s', name, dependents),
             'Call mindful.model_fallback_set(name, fallback) first, with another fallback or NULL.');
     end if;
     select string_agg(quote_ident(m.name), ', ' order by m.name) into dependents
-    from mindful.model m where m.base = model_unregister.name;
+    from mindful.model m where m.base = model_unused.name;
     if dependents is not null then
         perform _mindful.raise('55000', format('model "%s" is the base of %s', name, dependents),
             'Unregister these adapters first.');
     end if;
+end
+$$;
+comment on function _mindful.model_unused(text) is
+'Raises 42704 if there is no such model, and 55000 if it is a default, or the fallback or base of another model.';
+
+create function model_unregister(name text) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    perform _mindful.writable();
+    -- The lock stops all tenants, so a call that would be refused takes none.
+    perform _mindful.model_unused(name);
+    perform _mindful.model_lock(name);
+    perform _mindful.model_unused(name);
     delete from mindful.model m where m.name = model_unregister.name;
     perform mindful.model_unload(name);
 end

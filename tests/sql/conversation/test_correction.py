@@ -61,3 +61,32 @@ def test_another_tenants_words_correct_nothing(ana: psycopg.Connection, connect:
     tell(ana, SAID[0])
     tell(bob, *SAID)
     assert shown(ana) == [("memory", SAID[0])]
+
+
+@pytest.mark.parametrize(
+    ("before", "message", "question"),
+    [
+        ("My bike is old.", "My car is red, not blue.", "What color is my car?"),
+        ("Tell me a joke.", "My sister is not married.", "Is my sister married?"),
+        ("The dentist is nice.", "Sorry, the meeting with the bank is on Friday.", QUESTION),
+    ],
+)
+def test_a_statement_that_only_looks_like_a_correction_is_recalled(
+    ana: psycopg.Connection, before: str, message: str, question: str
+) -> None:
+    tell(ana, before, message)
+    found = ana.execute(
+        "select content from session_context(session_start(), %s) where part = 'memory'", (question,)
+    )
+    assert (message,) in found.fetchall()
+
+
+def test_the_answer_to_a_question_corrects_no_statement(ana: psycopg.Connection) -> None:
+    session = one(ana, "select session_start()")
+    for role, text in (
+        ("user", SAID[0]),
+        ("assistant", "Shall I remind you at eight?"),
+        ("user", "No, on Sunday."),
+    ):
+        ana.execute("select message_insert(%s, %s, %s)", (session, role, text))
+    assert ("memory", SAID[0]) in shown(ana)

@@ -79,6 +79,16 @@ def test_a_model_that_others_need_stays(db: psycopg.Connection, admin: psycopg.C
     assert one(db, "select count(*) from model where name = 'second'") == 0
 
 
+def test_a_call_that_is_refused_waits_for_no_other_transaction(
+    db: psycopg.Connection, admin: psycopg.Connection, ana: psycopg.Connection
+) -> None:
+    with ana.transaction():
+        ana.execute("select memory_insert('I love tea.')")
+        admin.execute("set lock_timeout = '1ms'")
+        with fails("55000"):
+            admin.execute("select model_unregister(%s)", (EMBEDDER,))
+
+
 @pytest.mark.parametrize("name", ["nobody", None])
 def test_an_unknown_model_is_an_error(admin: psycopg.Connection, name: str | None) -> None:
     with fails("42704", hint="mindful.model"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mindful.conversation.correction import corrected, corrected_turns, corrects
+from mindful.conversation.correction import FOLLOWING, corrected, corrected_turns, corrects, is_bare
 
 MEETING = "The meeting with the bank is on Monday."
 FLIGHT = "Anna's flight lands at ten."
@@ -53,6 +53,14 @@ FLIGHT = "Anna's flight lands at ten."
             "I meant the third floor.",
             "The printer is on the third floor.",
         ),
+        ("My car is blue.", "Sorry, my car is red.", "My car is red."),
+        (MEETING, "The meeting is on Tuesday, not Monday.", "The meeting with the bank is on Tuesday."),
+        (FLIGHT, "No, at half past eight.", "Anna's flight lands at half past eight."),
+        (
+            "\u0130\u0130\u0130 hives are six here.",
+            "Not six but seven.",
+            "\u0130\u0130\u0130 hives are seven here.",
+        ),
     ],
 )
 def test_a_correction_replaces_the_value_of_its_kind(statement: str, message: str, expected: str) -> None:
@@ -79,6 +87,23 @@ def test_a_correction_replaces_the_value_of_its_kind(statement: str, message: st
         ("What is the capital of France?", "No, of Spain."),
         ("I met Tom and Ben in Graz.", "No, Kim."),
         ("x " * 200 + "on Monday.", "No, on Thursday."),
+        ("Anna lives in Linz.", "My mother lives in Graz, not Linz."),
+        ("My car is red.", "My bike is green, not red."),
+        (MEETING, "Actually, the dentist is on Friday."),
+        ("The budget is 500 euros.", "Wait, the code is 4711."),
+        ("Lena works at Bosch.", "No, my car is from Audi."),
+        ("I live in Graz.", "No, answer in English."),
+        ("I live in Graz.", "No, in English."),
+        (MEETING, "No, cancel Tuesday."),
+        ("I have three sons.", "Hold on a second."),
+        ("My sister has two cats.", "No, one moment."),
+        ("Tom has the key.", "Sorry Anna!"),
+        ("My father was born in 1950.", "Sorry, 2 typos there."),
+        ("Our son plays the violin in Graz.", "Oops, wrong chat, hi Anna."),
+        ("The tenant pays 10 euros.", "Not ten but nine."),
+        ("There are sixty hives.", "Not six but seven."),
+        ("Karin has the cat.", "Not Kari but Eva."),
+        ("The rent is 950 pounds.", "No, 550 dollars."),
     ],
 )
 def test_other_messages_correct_nothing(statement: str, message: str) -> None:
@@ -101,6 +126,36 @@ def test_turns_are_read_as_corrected() -> None:
     turns = [{"role": role, "content": content} for role, content in reversed(said)]
     found = [turn["content"] for turn in reversed(corrected_turns(turns))]
     assert found == ["The meeting with the bank is on Thursday.", *(content for _, content in said[1:])]
+
+
+@pytest.mark.parametrize(("reply", "day"), [("Where?", "Monday"), ("Fine.", "Thursday")])
+def test_what_answers_a_question_corrects_nothing(reply: str, day: str) -> None:
+    said = [("user", MEETING), ("assistant", reply), ("user", "No, on Thursday.")]
+    turns = [{"role": role, "content": content} for role, content in reversed(said)]
+    assert corrected_turns(turns)[-1]["content"] == f"The meeting with the bank is on {day}."
+
+
+@pytest.mark.parametrize(("between", "day"), [(FOLLOWING - 1, "Thursday"), (FOLLOWING, "Monday")])
+def test_a_correction_follows_its_statement_soon(between: int, day: str) -> None:
+    said = [("user", MEETING), *[("assistant", "Fine.")] * between, ("user", "No, on Thursday.")]
+    turns = [{"role": role, "content": content} for role, content in reversed(said)]
+    assert corrected_turns(turns)[-1]["content"] == f"The meeting with the bank is on {day}."
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("No, on Thursday.", True),
+        ("It is on the 13th, not the 12th.", True),
+        ("My car is red, not blue.", False),
+        ("Sorry, the dentist is on Friday.", False),
+        ("My sister is not married.", False),
+        ("She is not allergic to nuts.", False),
+        ("The clock is wrong, it is slow.", False),
+    ],
+)
+def test_a_message_without_a_subject_says_nothing_by_itself(message: str, expected: bool) -> None:
+    assert is_bare(message) is expected
 
 
 @pytest.mark.parametrize(("message", "expected"), [("No, Berg.", "Berg."), ("Berg.", None), ("No.", None)])

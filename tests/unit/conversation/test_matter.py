@@ -79,6 +79,7 @@ def test_a_yes_or_no_may_be_asked_of_others(question: str, expected: bool) -> No
         "How does a diesel engine work?",
         "How tall is a birch tree?",
         "How is honey made?",
+        "What is a password?",
     ],
 )
 def test_a_question_about_a_kind_of_things_is_general(question: str) -> None:
@@ -93,6 +94,13 @@ def test_a_question_about_a_kind_of_things_is_general(question: str) -> None:
         "What is for dinner?",
         "What is planned?",
         "What is wrong?",
+        "What is wifi password?",
+        "What are office hours?",
+        "What is grandma called?",
+        "What is a password of mine?",
+        "How old is grandpas cat?",
+        "How do guests get in?",
+        "What was lunch?",
         "What is Ruth allergic to?",
         "What is due tomorrow?",
         "Who has a boat?",

@@ -6,6 +6,7 @@ import ast
 import gc
 import importlib
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from mindful.learning.extraction import rule
 from mindful.learning.extraction.sentence import normal, sentences
 from support.clock import TRIES
 from support.hostile import texts
+from support.pumped import pumped
 
 SOURCE = Path(mindful.__file__).parent
 SMALL, LARGE = 1 << 11, 1 << 14
@@ -137,6 +139,61 @@ def test_a_pattern_for_short_texts_reads_no_longer_ones(made: pattern.Short) -> 
     for text in texts(LARGE).values():
         assert made.search(text) is made.match(text) is made.fullmatch(text) is None
         assert (list(made.finditer(text)), made.split(text), made.sub("", text)) == ([], [text], text)
+
+
+class TooLongError(Exception):
+    """A pattern is still at a text."""
+
+
+def read(made: pattern.Linear | pattern.Short, text: str, seconds: float = 2) -> float:
+    """Return the milliseconds in which a pattern reads a text. A time that doubles with each letter would never end."""
+
+    def ring(_number: int, _frame: object) -> None:
+        raise TooLongError(f"{made.pattern[:60]} is still at {text[:60]!r} of {len(text)} characters")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        started = time.process_time()
+        made.match(text), sum(1 for _ in made.finditer(text))
+        return (time.process_time() - started) * 1000
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def flags(made: pattern.Linear | pattern.Short) -> int:
+    return (made._pattern if isinstance(made, pattern.Short) else made).flags & ~re.UNICODE
+
+
+@pytest.mark.parametrize("made", pattern.SHORT, ids=lambda made: made.pattern[:40])
+def test_no_repeat_makes_a_pattern_for_short_texts_slow(made: pattern.Short) -> None:
+    for text in pumped(made.pattern, flags(made), made.longest):
+        if read(made, text) > SHORT_MS:
+            assert min(read(made, text) for _ in range(TRIES)) <= SHORT_MS
+
+
+@pytest.mark.parametrize("made", pattern.LINEAR, ids=lambda made: str(made.pattern)[:40])
+@pytest.mark.slow
+def test_no_repeat_takes_more_than_in_proportion(made: pattern.Linear) -> None:
+    most = SLACK * LARGE / SMALL
+    for small, large in zip(
+        *(pumped(made.pattern, flags(made), size) for size in (SMALL, LARGE)), strict=True
+    ):
+        if read(made, large) > NOISE_MS:
+            least = max(min(read(made, small) for _ in range(TRIES)), NOISE_MS / 32)
+            assert min(read(made, large) for _ in range(TRIES)) <= most * least
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["(a+)+$", "^no, it is(?: ?[^ ?]+[^ ?]*){0,6}$", r"(?:x|y*z)(?:\d+|\d\d)*!", "(?=b(?:[^c]+)+c)b"],
+)
+def test_a_pattern_whose_time_doubles_with_each_letter_is_found(source: str) -> None:
+    made = pattern.Short(source, 40)
+    pattern.SHORT.remove(made)
+    with pytest.raises(TooLongError):
+        [read(made, text, 0.2) for text in pumped(source, 0, 40)]
 
 
 class Counter:

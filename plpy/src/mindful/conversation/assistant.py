@@ -97,7 +97,8 @@ _RULES: tuple[tuple[str, Short], ...] = tuple(
             rf"(?:keep|make) (?:it|your {_ANSWER}) (?P<short>short|brief|concise|shorter|short and simple)|"
             rf"(?:be|{_SPEAK})(?: more)? (?P<short2>brief|concise|succinct|briefly|concisely)|"
             rf"(?:(?:give|write|I want|I prefer)(?: me)? )?(?P<short3>shorter|short|brief) {_ANSWER}|"
-            rf"(?:{_SPEAK}|keep it)(?: only)?(?: in| to|:)? (?P<short4>an?|one|a single|two|a few) "
+            rf"(?:(?:answer|reply|respond|keep it)(?: only)?(?: in| to| with|:)?|{_SPEAK}(?: only)? in) "
+            r"(?P<short4>an?|one|a single|two|a few) "
             r"(?:short )?(?:sentences?|words?|lines?)",
             IGNORECASE,
         ),

@@ -15,6 +15,8 @@ from mindful.core.ports import Row
 
 LONGEST = 120
 """Characters of a correction."""
+FOLLOWING = 8
+"""Turns after a statement that may correct it."""
 _LONGEST_STATEMENT = 300
 _END = r"[,.:;!\u2013\u2014-]"
 _CORRECTS = Short(
@@ -32,15 +34,17 @@ _TAIL = Short(
     IGNORECASE,
 )
 """An excuse after the correction."""
-_WORDS = r"(?: ?(?!(?:i|we|you|he|she|they|it|now)\b)[^\s.!?;]+(?:\.(?=[\s\d]))?[^\s.!?;]*)"
+_WORD = r"(?!(?:i|we|you|he|she|they|it|now)\b)(?:[^\s.!?;]|\.(?=\d|\s\S))++"
 _FRAGMENT = Short(
-    r"^(?!(?:about|for|thanks?|but|maybe|worries|problem|idea)\b)(?:"
+    r"^(?!(?:about|for|thanks?|but|maybe|worries|problem|idea)\b|"
+    r"(?:an?|one|just an?) (?:second|moment|minute|bit)\b)(?:"
     r"(?:(?:it|they|that|this|he|she)(?: |['\u2019])(?P<verb>\w+)\b|i (?:meant?|said)\b|make (?:it|that)\b|"
-    rf"(?:not|in|on|at|to|from|by|with|under|behind|an?|the|my|our|his|her)\b){_WORDS}{{0,6}}|{_WORDS}{{1,3}})[.!]*$",
+    rf"(?:not|in|on|at|to|from|by|with|under|behind|an?|the|my|our|his|her)\b),?(?: {_WORD}){{0,6}}|"
+    rf"{_WORD}(?: {_WORD}){{0,2}})[.!]*$",
     LONGEST,
     IGNORECASE,
 )
-"""What remains of a correction that has no subject of its own: "it is on Thursday", "Mr. Berg"."""
+"""What remains of a correction: "it is on Thursday", "Mr. Berg"."""
 _BEING = frozenset({"is", "s", "are", "re", "was", "were", "will", "ll", "should", "has", "have"})
 _CUE = linear(
     r"\b(?:no|nope|nah|not|wait|hold on|sorry|oops|actually|correction|scratch that|rather|instead of|i meant?|"
@@ -48,18 +52,26 @@ _CUE = linear(
     IGNORECASE,
 )
 """A word that each correction has. Most messages have none."""
-_REJECTS = linear(r"\b(?:not|instead of|rather than) \S", IGNORECASE)
 _NEGATED = linear(
     rf"\b(?:not|instead of|rather than)(?: (?:in|on|at|to|from|by|for|the|{MONTHS}))? $", IGNORECASE
 )
 """What stands before the value that was wrong."""
+_HAS_SUBJECT = Short(
+    r"^(?:the|my|our|his|her|their|your|this|that|\w++['\u2019]s) "
+    r"(?:\w++ ){1,4}?(?:is|are|was|were|has|have|\w{2,}s)\b",
+    LONGEST,
+    IGNORECASE,
+)
+"""A clause with a subject of its own: "the dentist is on Friday"."""
+_ADDRESSED = linear(rf"^{FULL_NAME}[.!]*$")
 _ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth"
+_HOUR = r"(?:(?:half|quarter) (?:past|to) )?"
 _VALUES = (
     linear(rf"\b(?:{WEEKDAYS})\b", IGNORECASE),
     linear(r"\b\d{1,2}(?:st|nd|rd|th)\b", IGNORECASE),
     linear(rf"\b(?:{MONTHS})\b", IGNORECASE),
     linear(rf"\b(?:{COLORS})\b", IGNORECASE),
-    linear(rf"\d+(?:[.,:]\d+)*|\b(?:{NUMBERS}|noon|midnight|{_ORDINALS})\b", IGNORECASE),
+    linear(rf"\b{_HOUR}(?:\d++(?:[.,:]\d+)*|(?:{NUMBERS}|noon|midnight|{_ORDINALS})\b)", IGNORECASE),
     linear(rf"(?:(?<=[^\W.!?:] )|(?<=, )|(?<=^))(?!(?:I|Not|The|My|Our)\b){FULL_NAME}(?:['\u2019]s)?"),
     linear(
         r"\b(?:in|on|at|under|behind|beside|near|above|below|inside|from|by|next to) "
@@ -67,6 +79,19 @@ _VALUES = (
     ),
 )
 """Kinds of values, of which a correction has one: weekdays, days, months, colors, numbers, names and places."""
+_LANGUAGE = linear(
+    r"\bin (?:English|German|French|Spanish|Italian|Portuguese|Dutch|Polish|Turkish|Russian)\b", IGNORECASE
+)
+"""What an answer may be wanted in, and nobody lives in."""
+_SAID = linear(r"[^\W_]+")
+_LITTLE = frozenset(
+    _SAID.findall(
+        "it they that this he she is s are re was were will ll be been should has have i meant mean said make not no "
+        "but rather instead than in on at to from by with under behind of the a an my our his her its their am pm "
+        "and or only just clock o"
+    )
+)
+"""Words that say nothing beside a value."""
 _BUT = Short(r"^not (.{2,50}?),? but (.{2,50}?)[.!]*$", LONGEST, IGNORECASE)
 _BEFORE = Short(r"(\w+) (?:the |a |an |my |our )?$", _LONGEST_STATEMENT)
 _CAPITAL = linear(CAPITAL)
@@ -80,9 +105,18 @@ def corrects(message: str) -> str | None:
     rest = _TAIL.sub(".", message[opening.end() :] if opening else message).strip()
     if _BUT.match(rest):
         return rest
-    if not rest or not _FRAGMENT.match(rest):
+    if not rest or not _FRAGMENT.match(rest) or _LANGUAGE.search(rest):
         return None
-    return rest if opening or _REJECTS.search(rest) else None
+    if opening and _ADDRESSED.match(rest) and opening[0].lower().endswith(("no ", "sorry ", "wait ", "on ")):
+        return None  # "Sorry Anna!"
+    values = [_sorted(form, rest) for form in _VALUES]
+    return rest if any(wrong or (opening and right) for right, wrong in values) else None
+
+
+def is_bare(message: str) -> bool:
+    """Return whether a message corrects another one and has no subject, so that it says nothing by itself."""
+    fragment = corrects(message)
+    return fragment is not None and _HAS_SUBJECT.match(fragment) is None
 
 
 def corrected(statement: str, later: Iterable[str]) -> str:
@@ -96,15 +130,17 @@ def corrected(statement: str, later: Iterable[str]) -> str:
 
 
 def corrected_turns(turns: Sequence[Row]) -> list[Row]:
-    """Return turns, newest first, with the user's statements as corrected."""
+    """Return turns, newest first, with the user's statements as corrected. What answers a question corrects nothing."""
     said: list[Row] = []
-    later: list[str] = []
+    later: list[str | None] = []
     for turn in turns:
+        content = turn["content"]
         if turn["role"] == "user":
-            said.append({**turn, "content": corrected(turn["content"], later)})
-            later = [turn["content"], *later] if corrects(turn["content"]) else []
+            said.append({**turn, "content": corrected(content, filter(None, later))})
+            later = [content, *later[: FOLLOWING - 1]] if corrects(content) else []
         else:
             said.append(turn)
+            later = [] if content.rstrip().endswith("?") else [None, *later[: FOLLOWING - 1]]
     return said
 
 
@@ -116,25 +152,48 @@ def _with(statement: str, fragment: str) -> str | None:
     verb = found_verb["verb"] if found_verb else None
     if verb and verb.lower() not in _BEING and verb.lower() not in statement.lower():
         return None  # "It leaves at noon." does not correct "It lands at ten."
-    if (contrast := _BUT.search(fragment)) and (at := statement.lower().find(contrast[1].lower())) >= 0:
+    if (contrast := _BUT.search(fragment)) and (at := _whole(contrast[1], statement)) is not None:
         return f"{statement[:at]}{contrast[2]}{statement[at + len(contrast[1]) :]}"
     for form in _VALUES:
-        found = [value for value in form.finditer(fragment) if _is_value(value)]
-        wrong = [value[0] for value in found if _NEGATED.search(fragment[: value.start()])]
-        right = [value for value in found if value[0] not in wrong]
-        if len(right) == 1 and (place := _place(statement, form, right[0], fragment, wrong)):
+        right, wrong = _sorted(form, fragment)
+        if len(right) != 1 or not _says_no_more(fragment, [*right, *wrong], statement):
+            continue
+        if place := _place(statement, form, right[0], fragment, wrong):
             return f"{statement[: place.start()]}{right[0][0]}{statement[place.end() :]}"
     return None
 
 
-def _place(statement: str, form: Linear, right: Found, fragment: str, wrong: Sequence[str]) -> Found | None:
+def _sorted(form: Linear, fragment: str) -> tuple[list[Found], list[Found]]:
+    """Return the values of a fragment that are right by it, and those that it rejects."""
+    found = [value for value in form.finditer(fragment) if _is_value(value)]
+    wrong = [value for value in found if _NEGATED.search(fragment[: value.start()])]
+    return [value for value in found if value not in wrong], wrong
+
+
+def _says_no_more(fragment: str, values: Sequence[Found], statement: str) -> bool:
+    """Return whether all words beside the values are in the statement too, as those of another statement are not."""
+    within = {place for value in values for place in range(*value.span())}
+    beside = {word[0].lower() for word in _SAID.finditer(fragment) if word.start() not in within}
+    return beside <= _LITTLE | {word.lower() for word in _SAID.findall(statement)}
+
+
+def _whole(phrase: str, statement: str) -> int | None:
+    """Return where a phrase begins in a statement, not within a word of it."""
+    for word in _SAID.finditer(statement):
+        end = word.start() + len(phrase)
+        if statement[word.start() : end].lower() == phrase.lower() and not statement[end : end + 1].isalnum():
+            return word.start()
+    return None
+
+
+def _place(statement: str, form: Linear, right: Found, fragment: str, wrong: Sequence[Found]) -> Found | None:
     """Return the value of a statement that is corrected.
 
     It is the one said to be wrong, the only one, or the one that stands after the same word.
     """
     values = [value for value in form.finditer(statement) if _is_value(value)]
     if wrong:
-        values = [value for value in values if value[0].lower() == wrong[0].lower()]
+        values = [value for value in values if value[0].lower() == wrong[0][0].lower()]
     if len(values) > 1 and _CAPITAL.match(right[0]):
         values = [value for value in values if value.start()] if len(values) == 2 else values
     if len(values) > 1:

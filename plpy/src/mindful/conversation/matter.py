@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mindful.conversation.asked import asks_who_is
 from mindful.conversation.expected import MONTHS, WEEKDAYS
-from mindful.core.pattern import CAPITAL, IGNORECASE, Linear, linear
+from mindful.core.pattern import CAPITAL, IGNORECASE, Linear, Short, linear
 from mindful.core.ports import Vector
 from mindful.core.vector import cosine
 from mindful.models.runtime import FoundEmbedder
@@ -42,6 +42,8 @@ _DUTY = linear(
     IGNORECASE,
 )
 """Questions for a manner, a reason or a duty. Most are for advice; those about a certain thing may be for a memory."""
+_LONGEST = 300
+"""Characters of a question that is read as one about a kind of things."""
 _FEWEST, _MOST = 2, 10
 """Words of a question without a verb."""
 _REPLIES = linear(
@@ -97,17 +99,20 @@ OWN = linear(r"\b(?:i|me|my|mine|we|us|our|ours)\b", IGNORECASE)
 _CERTAIN = linear(
     r"\b(?:the|this|that|these|those|i|me|we|us|my|our|your|you|his|her|its|their|he|she|it|they|there|here|now|today|"
     r"tomorrow|yesterday|tonight|next|last|again|still)\b|(?<!hat)['\u2019]s? \w|\d|"
-    r"\bhow (?:much|many|often|late|early)\b",
+    r"\bhow (?:much|many|often|late|early)\b|"
+    r"\b(?:mine|ours|yours|grandmas?|grandpas?|gran|granny|mum|mom|dad|guests|visitors|tenants|going|called|named)\b|"
+    r"(?<!\ban )(?<!\ba )\b(?:password|code|pin|number|hours|address|name|birthday|breakfast|lunch|dinner|supper)\b",
     IGNORECASE,
 )
 """Words of questions for a certain thing, person, time or amount."""
 _STATE = r"(?:wrong|new|left|due|open|closed|free|up|on|in|for|at|to|with|about|\w+ed|\w+ing)\b"
 _THING = rf"(?:an? (?:[a-z-]+ ){{0,2}}[a-z-]+|(?!{_STATE})[a-z-]+(?: [a-z-]+)?)"
-_OF_A_KIND = linear(
+_OF_A_KIND = Short(
     rf"{_SO}(?:"
-    rf"(?i:what)(?:['\u2019]s| is| are| was| were) {_THING}|"
+    rf"(?i:what)(?:['\u2019]s| is| are) {_THING}|"
     rf"(?i:what) (?:do|does|can) (?:an? [a-z -]+|[a-z-]+s) (?:do|eat|drink|mean|need|use|consist of|look like)|"
-    r"(?i:how) (?:[a-z]+ )?(?:is|are|do|does|can) (?:an? [a-z-]+|[a-z-]+s|(?=[a-z]+ made\b))[a-z -]*)\W*$"
+    r"(?i:how) (?:[a-z]+ )?(?:is|are|do|does|can) (?:an? [a-z-]+|[a-z-]+s|(?=[a-z]+ made\b))[a-z -]*)\W*$",
+    _LONGEST,
 )
 """Questions for what something is or does in general: "What is a boiler?", "How do bees make honey?"."""
 _OWN_MATTERS = (

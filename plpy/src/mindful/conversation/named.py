@@ -29,8 +29,11 @@ _REQUEST = Short(
 
 
 _FORGET = Short(
-    r"(?:forget|delete|erase|remove) (?:everything|all|what (?:i|we) (?:have |'ve )?(?:just )?(?:told|said)|"
-    r"(?:all |everything )?(?:you know|i told you|my (?:memories|messages|data)))\b.{0,100}",
+    r"(?:forget|delete|erase|remove) (?:everything|all (?:of )?(?:it|this|that)|"
+    r"(?:all |everything )?(?:of |about )?(?:me|us|my (?:memories|messages|data))|"
+    r"(?:all |everything )?(?:of )?(?:what |that )?"
+    r"(?:(?:i|we)(?: have|'ve)? (?:just )?(?:told|said)|you (?:know|remember))\b[^?]{0,100})|"
+    r"forget (?:everything about|(?:about )?(?:that (?:i|we|my|our)|my|our)) [^,.:;?]{1,100}",
     _LONGEST,
     IGNORECASE,
 )

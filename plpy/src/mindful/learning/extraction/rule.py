@@ -315,7 +315,7 @@ _GERUND = linear(r"\A\w+ing\b")
 _MEANINGFUL = linear(r"[^\W\d_]{2}|\d")
 _HALF = linear(r"\b(?:an?|the|my|our|some) [a-z-]+$")
 """An article and an adjective before a comma and another adjective."""
-_IDLE = linear(r"\w+$|(?:keep|make|help make|feel|use|put|positively|get|stay|help)\b", IGNORECASE)
+_IDLE = linear(r"(?<!\w)\w++$|(?:keep|make|help make|feel|use|put|positively|get|stay|help)\b", IGNORECASE)
 """Plans without a commitment."""
 
 
