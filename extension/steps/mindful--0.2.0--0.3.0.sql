@@ -34,7 +34,7 @@ comment on table setting_definition is 'The settings that exist: type, range, sc
 comment on column setting_definition.key is 'Name of the setting. Those that tenants define have a dot in it, as in app.units.';
 comment on column setting_definition.tenant is 'Tenant that defined the setting; empty for the settings of the extension, which all tenants have.';
 drop policy read on setting_definition;
-create policy read on setting_definition for select using (tenant = any (array['', (select _mindful.tenant())]));
+create policy read on setting_definition for select using (tenant = '' or tenant = (select _mindful.tenant()));
 create policy own on setting_definition using (tenant = (select _mindful.tenant()))
     with check (tenant = (select _mindful.tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.setting_definition', 'where tenant <> ''''');

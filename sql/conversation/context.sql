@@ -44,6 +44,7 @@ set plan_cache_mode = force_generic_plan
 set enable_sort = off
 as $$
 declare
+    own_tenant text := _mindful.tenant();
     settings jsonb := _mindful.settings(session_id);
 begin
     if message is not null then
@@ -55,11 +56,11 @@ begin
             select json_object_agg(d.key, json_build_object('text', d.prompt, 'type', d.type, 'low', d.low, 'high', d.high,
                 'choices', d.choices) order by d.key)
             from mindful.setting_definition d
-            where d.prompt is not null and d.tenant = any (array['', (select _mindful.tenant())])
+            where d.prompt is not null and d.tenant = any (array['', own_tenant])
         ),
         'session', (
             select json_build_object('system_prompt', s.system_prompt) from mindful.session s
-            where s.tenant = (select _mindful.tenant()) and s.session_id = session_read.session_id
+            where s.tenant = own_tenant and s.session_id = session_read.session_id
         ),
         'turns', (select json_agg(t) from _mindful.session_turns(session_id, case when turns > 0 then (settings ->> 'chat_window')::integer + turns else 0 end) t),
         'shown_from', (
@@ -69,13 +70,13 @@ begin
                     then (m.metadata -> 'shown_from')::integer
             end
             from mindful.memory m
-            where m.tenant = (select _mindful.tenant()) and m.session_id = session_read.session_id
+            where m.tenant = own_tenant and m.session_id = session_read.session_id
                 and m.turn > 0 and m.role = 'assistant' and m.metadata ->> 'model' = session_read.model
             order by m.turn desc
             limit 1
         ),
         'core', (select json_agg(c) from _mindful.core_memory() c),
-        'labeled', exists (select from mindful.outcome o where o.tenant = (select _mindful.tenant()))
+        'labeled', exists (select from mindful.outcome o where o.tenant = own_tenant)
     );
 end
 $$;
@@ -87,20 +88,30 @@ language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 as $$
+declare
+    own_tenant text := _mindful.tenant();
+    counted integer;
 begin
+    if coalesce(cardinality(ids), 0) = 0 then
+        return;
+    end if;
     with free as (
         select a.id from mindful.memory_access a
-        where a.tenant = (select _mindful.tenant()) and a.id = any (ids)
+        where a.tenant = own_tenant and a.id = any (ids)
         for update skip locked
     )
     update mindful.memory_access a
     set access_count = a.access_count + 1, last_accessed_at = now()
     from free f
-    where a.tenant = (select _mindful.tenant()) and a.id = f.id;
+    where a.tenant = own_tenant and a.id = f.id;
+    get diagnostics counted = row_count;
+    if counted = cardinality(ids) then
+        return;
+    end if;
     insert into mindful.memory_access (id)
     select m.id from mindful.memory m
-    where m.tenant = (select _mindful.tenant()) and m.id = any (ids)
-        and not exists (select from mindful.memory_access a where a.tenant = (select _mindful.tenant()) and a.id = m.id)
+    where m.tenant = own_tenant and m.id = any (ids)
+        and not exists (select from mindful.memory_access a where a.tenant = own_tenant and a.id = m.id)
     order by m.id
     on conflict do nothing;
 end

@@ -31,17 +31,27 @@ set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
+declare
+    own_tenant text := _mindful.tenant();
+    segments integer := (
+        select max(m.turn) / segment from mindful.memory m
+        where m.tenant = own_tenant and m.session_id = recap_missing.session_id
+    );
 begin
+    -- After most replies each segment has a summary: to count them takes a part of the time of looking for each.
+    if segments = (
+        select count(*) from mindful.memory m
+        where m.tenant = own_tenant and m.source = _mindful.recap_source(recap_missing.session_id)
+            and m.source_key is not null
+    ) then
+        return;
+    end if;
     return query
     select s.first, s.first + segment - 1
-    from (
-        select pg_catalog.max(m.turn) as turns from mindful.memory m
-        where m.tenant = (select _mindful.tenant()) and m.session_id = recap_missing.session_id
-    ) session
-    cross join lateral generate_series((session.turns / segment - 1) * segment + 1, 1, -segment) s (first)
+    from generate_series((segments - 1) * segment + 1, 1, -segment) s (first)
     where format('turns %s to %s', s.first, s.first + segment - 1) not in (
             select m.source_key from mindful.memory m
-            where m.tenant = (select _mindful.tenant()) and m.source = _mindful.recap_source(recap_missing.session_id)
+            where m.tenant = own_tenant and m.source = _mindful.recap_source(recap_missing.session_id)
                 and m.source_key is not null
         )
         and exists (select from _mindful.recap_turns(recap_missing.session_id, s.first, s.first + segment - 1))

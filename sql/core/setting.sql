@@ -22,7 +22,8 @@ comment on column setting_definition.choices is 'The allowed texts; NULL: any te
 comment on column setting_definition.prompt is
 'Sentence that tells the model the value (%s). The assistant may change only settings with such a sentence, when a message asks for it.';
 alter table setting_definition enable row level security, force row level security;
-create policy read on setting_definition for select using (tenant = any (array['', (select _mindful.tenant())]));
+-- The extension's own settings need no tenant: a chat turn reads fifteen of them, and to find it takes longer than to read one.
+create policy read on setting_definition for select using (tenant = '' or tenant = (select _mindful.tenant()));
 create policy own on setting_definition using (tenant = (select _mindful.tenant()))
     with check (tenant = (select _mindful.tenant_claimed()));
 select pg_catalog.pg_extension_config_dump('mindful.setting_definition', 'where tenant <> ''''');
@@ -73,9 +74,10 @@ declare
     own_tenant text := _mindful.tenant();
     found jsonb;
 begin
-    -- The session keeps this plan, by indexes: it is read twenty times in a chat turn, and there are a hundred definitions.
-    found := coalesce(
-        (
+    -- The session keeps these plans, by indexes: a chat turn reads fifteen settings, there are a hundred definitions, and
+    -- few settings were ever changed.
+    if exists (select from mindful.setting c where c.key = setting_get.key and c.tenant = any (array['', own_tenant])) then
+        found := (
             select s.value
             from (
                 select distinct on (c.scope) c.scope, c.value
@@ -88,7 +90,10 @@ begin
             where s.value <> 'null'
             order by array_position(array['session', 'user', 'global'], s.scope)
             limit 1
-        ),
+        );
+    end if;
+    found := coalesce(
+        found,
         (
             select d.initial from mindful.setting_definition d
             where d.key = setting_get.key and d.tenant = any (array['', own_tenant])
@@ -110,12 +115,14 @@ set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_sort = off
 as $$
+declare
+    own_tenant text := _mindful.tenant();
 begin
     return (
         -- Few of the hundred settings were ever changed. Each key that was is found by one step in the index.
         with recursive changed (tenant, key) as (
             select t.tenant, (select min(s.key) from mindful.setting s where s.tenant = t.tenant)
-            from unnest(array['', (select _mindful.tenant())]) t (tenant)
+            from unnest(array['', own_tenant]) t (tenant)
             union all
             select c.tenant, (select min(s.key) from mindful.setting s where s.tenant = c.tenant and s.key > c.key)
             from changed c
@@ -124,7 +131,7 @@ begin
         select jsonb_object_agg(d.key, case when d.key in (select c.key from changed c where c.key is not null)
             then mindful.setting_get(d.key, settings.session_id) else d.initial end)
         from mindful.setting_definition d
-        where d.tenant = any (array['', (select _mindful.tenant())])
+        where d.tenant = any (array['', own_tenant])
     );
 end
 $$;

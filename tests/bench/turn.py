@@ -53,17 +53,23 @@ def streamed(call):
             yield piece
     return stream
 
-def executed(sql, clock, processor, own):
-    Watch.statements[sql] += 1
-    Watch.ms[sql] += own
-
 LlamaEmbedder.embed = watched(LlamaEmbedder.embed, spent(Watch.embedder))
 ScriptedGenerator.encode = watched(ScriptedGenerator.encode, spent(Watch.generator))
 ScriptedGenerator.count = watched(ScriptedGenerator.count, spent(Watch.generator))
 ScriptedGenerator.stream = streamed(ScriptedGenerator.stream)
-Backend.rows = watched(Backend.rows, executed)
+Watch.watched = watched
 Backend.watch = Watch
 $do$"""
+_WATCH_STATEMENTS = """do language plpython3u $do$
+from mindful.core.backend import Backend
+
+def executed(sql, clock, processor, own):
+    Backend.watch.statements[sql] += 1
+    Backend.watch.ms[sql] += own
+
+Backend.rows = Backend.watch.watched(Backend.rows, executed)
+$do$"""
+"""To watch them takes 0.2 ms of a turn, so they are watched in other turns than those that are timed."""
 _SPENT = """create function pg_temp.spent() returns double precision[] language plpython3u as $$
 import time
 from mindful.core.backend import Backend
@@ -130,20 +136,22 @@ def _shown(values: list[float]) -> str:
 
 def _turns(connect: Connecting, count: int) -> tuple[list[Spent], list[Spent], list[Part]]:
     """Time turns with a generator that repeats a line; the models' own time is taken off."""
-    beyond, embedding = [], []
     with connect() as db, _settled(db) as session:
-        for number in range(_SETTLE + count):
-            if number == _SETTLE:
-                db.execute("select from pg_temp.statements()")
-            chat = "select llm_chat(%s, %s, model => 'bench-scripted')"
-            message = f"Tell me a long story about number {number}."
-            total, embedded, generated = _spent(db, chat, message, session)
-            if number >= _SETTLE:
-                clock, processor = (a - b - c for a, b, c in zip(total, embedded, generated, strict=True))
-                beyond.append((clock, processor))
-                embedding.append(embedded)
-        parts = _parts(db, count, statistics.fmean(processor for _, processor in beyond))
-    return beyond, embedding, parts
+        turns = [_turn(db, session, number) for number in range(_SETTLE + count)][_SETTLE:]
+        db.execute("reset role")
+        db.execute(_WATCH_STATEMENTS)
+        db.execute("set role bench_user")
+        watched = [_turn(db, session, number)[0] for number in range(_SETTLE + count, _SETTLE + 2 * count)]
+        parts = _parts(db, count, statistics.fmean(processor for _, processor in watched))
+    return [beyond for beyond, _ in turns], [embedding for _, embedding in turns], parts
+
+
+def _turn(db: psycopg.Connection, session: str, number: int) -> tuple[Spent, Spent]:
+    """Return what a turn takes beyond its models, and the embedder in it."""
+    chat = "select llm_chat(%s, %s, model => 'bench-scripted')"
+    total, embedded, generated = _spent(db, chat, f"Tell me a long story about number {number}.", session)
+    clock, processor = (a - b - c for a, b, c in zip(total, embedded, generated, strict=True))
+    return (clock, processor), embedded
 
 
 def _parts(db: psycopg.Connection, count: int, total: float) -> list[Part]:

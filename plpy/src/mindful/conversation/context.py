@@ -169,7 +169,8 @@ class _Composer:
         said = self._said(turns)
         # Turns that leave the window must stay recallable, so those that surely stay are chosen first.
         core_ids = {part.memory_id for part in core}
-        shown = {part.memory_id for part in self._window(said, room * 2 // 3)}
+        staying = self._window(said, room * 2 // 3)
+        shown = {part.memory_id for part in staying if part.role == "user"}  # replies are not recalled
         if self._given:
             recalled = self._shown_as_given(message)
         else:
