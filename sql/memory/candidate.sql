@@ -212,13 +212,13 @@ set enable_seqscan = off
 as $$
 declare
     own_tenant text := _mindful.tenant();
-    total bigint := (select t.memories from _mindful.memory_total() t);
-    by_index boolean := filter is null
-        or to_regclass(format('mindful.%I', _mindful.embedding_index(embedder, own_tenant))) is not null;
+    by_index boolean := embedding is not null  -- else full text alone
+        and to_regclass(format('mindful.%I', _mindful.embedding_index(embedder, own_tenant))) is not null;
+    total bigint := case when by_index then (select t.memories from _mindful.memory_total() t) end;
     ids bigint[];
     similarities double precision[];
 begin
-    if embedding is null then  -- full text alone, then
+    if embedding is null then
         return;
     elsif by_index and not (filter is null) then  -- exact distances take less for few memories
         by_index := total > 10000 and case
@@ -238,7 +238,7 @@ begin
         from _mindful.recall_nearest_broad(embedding, embedder, candidates, filter) n;
     else
         select array_agg(n.id), array_agg(n.similarity) into ids, similarities
-        from _mindful.recall_nearest(embedding, embedder, candidates, filter, by_index) n;
+        from _mindful.recall_nearest(embedding, embedder, candidates, filter, by_index or filter is null) n;
     end if;
     if by_index and not (filter is null) and coalesce(cardinality(ids), 0) < candidates then  -- few pass the filter
         select array_agg(n.id), array_agg(n.similarity) into ids, similarities
@@ -267,7 +267,7 @@ begin
     cross join _mindful.memory_total() total
     cross join lateral (
         select 32 * count(*) as n from mindful.memory_term t
-        where t.tenant = own_tenant and t.lexeme = q.lexeme and hashint8(t.id) & 31 = 0
+        where total.memories > 1000 and t.tenant = own_tenant and t.lexeme = q.lexeme and hashint8(t.id) & 31 = 0
     ) sampled
     cross join lateral (
         select count(*) as n from mindful.memory_term t
