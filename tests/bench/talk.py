@@ -2,7 +2,8 @@
 
 Usage: talk.py [--half HALF] [--show], with MINDFUL_DSN. A user talks in sessions, states facts, corrects and changes
 them, and asks in between and in a later session. The conversations are in tests/bench/talk: rules were made on
-`design` and `second`. `held` is by a writer who had read neither rules nor the others, and its replies are not printed.
+`design` and `second`. `held` and `third` are by writers who had read neither rules nor the others; their replies are not
+printed.
 In a file a line is what the user says, `# new` begins a session, and a question is followed by `|||`, its kind, `|||`
 and a pattern of right answers, with one of wrong ones after `!!`. Kinds: own (a fact), fix (one that was corrected or
 changed), unknown (never told: right is "I do not know"), general (right has neither that nor the pattern). Everything
@@ -22,7 +23,8 @@ from typing import NamedTuple
 import psycopg
 
 TALKS = Path(__file__).with_name("talk")
-HALVES = ("design", "second", "held")
+HALVES = ("design", "second", "held", "third")
+UNSEEN = ("held", "third")
 ROLE = "mindful_bench"
 UNKNOWN, UNSURE = "I do not know", "I do not know for sure"
 KINDS = {"own": "a fact", "fix": "a corrected or changed fact", "unknown": "never told", "general": "general"}
@@ -86,8 +88,8 @@ def main() -> None:
     parser.add_argument("--half", choices=HALVES, default="held")
     parser.add_argument("--show", action="store_true", help="print the replies that are not right")
     options = parser.parse_args()
-    if options.show and options.half == "held":
-        parser.error("held stays unseen: rules that were made on it would fit it")
+    if options.show and options.half in UNSEEN:
+        parser.error(f"{options.half} stays unseen: rules that were made on it would fit it")
     asked: list[Asked] = []
     with psycopg.connect(os.environ["MINDFUL_DSN"]) as db:
         if db.execute("select 1 from pg_roles where rolname = %s", (ROLE,)).fetchone() is None:

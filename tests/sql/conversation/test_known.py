@@ -192,6 +192,13 @@ def test_a_statement_is_acknowledged_without_memories(told: psycopg.Connection) 
     assert row == ("I will remember that.", [])
 
 
+@pytest.mark.parametrize("correction", ["No, it is 4417.", "oh wait its 4417"])
+def test_a_correction_is_acknowledged(customer: psycopg.Connection, correction: str) -> None:
+    session = one(customer, "select session_start()")
+    customer.execute("select llm_chat('The code of my locker is 4471.', %s)", (session,))
+    assert "remember that" in one(customer, "select llm_chat(%s, %s)", correction, session)
+
+
 def test_a_general_question_after_many_statements_is_not_acknowledged(customer: psycopg.Connection) -> None:
     facts = [f"The window {at} of our house is {at} years old." for at in range(2, 18)]
     session = conversation(customer, facts, "I will remember that.")

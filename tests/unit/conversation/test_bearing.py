@@ -81,7 +81,14 @@ def test_the_nearest_memories_are_quoted_if_they_are_near_and_short() -> None:
     found = bearing("q", dict.fromkeys((1, 2, 3, 4), ""))
     found.similarities.update({1: 0.2, 2: 0.4, 3: 0.6, 4: 0.9})
     rows = [row(1, "far"), row(2, "near"), row(3, "nearer"), row(4, "long " * 100)]
-    assert found.nearest(rows) == ["nearer", "near"]
+    assert found.nearest(rows, {1, 2, 3, 4}) == ["nearer", "near"]
+
+
+def test_a_turn_is_quoted_only_if_it_is_about_the_question_and_not_outdated() -> None:
+    found = bearing("q", dict.fromkeys((1, 2, 3, 4), ""))._replace(outdated={4: 3})
+    found.similarities.update({1: 0.4, 2: 0.44, 3: 0.5, 4: 0.9})
+    rows = [row(1, "shown"), row(2, "turn"), row(3, "near turn"), row(4, "old turn"), row(5, "neither")]
+    assert found.nearest(rows, {1}, {2, 3, 4}) == ["near turn", "shown"]
 
 
 def test_memories_of_the_kind_that_is_asked_for_are_quoted_first() -> None:
@@ -92,7 +99,7 @@ def test_memories_of_the_kind_that_is_asked_for_are_quoted_first() -> None:
         row(2, "They want me in at 8:15."),
         row(3, "I start at 7:45."),
     ]
-    assert found.nearest(rows) == ["I start at 7:45.", "They want me in at 8:15."]
+    assert found.nearest(rows, {1, 2, 3}) == ["I start at 7:45.", "They want me in at 8:15."]
 
 
 KEY = {

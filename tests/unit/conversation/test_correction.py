@@ -54,6 +54,16 @@ FLIGHT = "Anna's flight lands at ten."
             "The printer is on the third floor.",
         ),
         ("My car is blue.", "Sorry, my car is red.", "My car is red."),
+        (
+            "locker code at work is 4471",
+            "oh wait no its 4417, always mix them up",
+            "locker code at work is 4417",
+        ),
+        (
+            "dentist is on the 19th of may",
+            "ah hang on its the 20th not the 19th",
+            "dentist is on the 20th of may",
+        ),
         (MEETING, "The meeting is on Tuesday, not Monday.", "The meeting with the bank is on Tuesday."),
         (FLIGHT, "No, at half past eight.", "Anna's flight lands at half past eight."),
         (
@@ -128,9 +138,17 @@ def test_turns_are_read_as_corrected() -> None:
     assert found == ["The meeting with the bank is on Thursday.", *(content for _, content in said[1:])]
 
 
-@pytest.mark.parametrize(("reply", "day"), [("Where?", "Monday"), ("Fine.", "Thursday")])
-def test_what_answers_a_question_corrects_nothing(reply: str, day: str) -> None:
-    said = [("user", MEETING), ("assistant", reply), ("user", "No, on Thursday.")]
+@pytest.mark.parametrize(
+    ("reply", "message", "day"),
+    [
+        ("Where?", "No, on Thursday.", "Monday"),
+        ("Fine.", "No, on Thursday.", "Thursday"),
+        ("Where?", "Sorry, on Thursday.", "Thursday"),
+        ("Where?", "No wait, on Thursday.", "Thursday"),
+    ],
+)
+def test_what_answers_a_question_corrects_nothing(reply: str, message: str, day: str) -> None:
+    said = [("user", MEETING), ("assistant", reply), ("user", message)]
     turns = [{"role": role, "content": content} for role, content in reversed(said)]
     assert corrected_turns(turns)[-1]["content"] == f"The meeting with the bank is on {day}."
 

@@ -80,6 +80,10 @@ def test_a_yes_or_no_may_be_asked_of_others(question: str, expected: bool) -> No
         "How tall is a birch tree?",
         "How is honey made?",
         "What is a password?",
+        "who discovered penicillin?",
+        "Who invented radio?",
+        "what is 60 divided by 4",
+        "What is 12 * 12?",
     ],
 )
 def test_a_question_about_a_kind_of_things_is_general(question: str) -> None:

@@ -5,7 +5,7 @@ The measurements behind the constants are in docs/decisions.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ from mindful.conversation.matter import (
     may_ask,
 )
 from mindful.conversation.near import Near, Stored
+from mindful.conversation.spelling import spelled
 from mindful.conversation.statement import declares
 from mindful.core.pattern import CAPITAL, IGNORECASE, linear
 from mindful.core.ports import Database, Row
@@ -251,9 +252,19 @@ class Bearing(NamedTuple):
         """Return the answering memories that are shown. Where everything is asked for, turns show the others."""
         return [id_ for id_ in self.answering if self.everything or id_ in shown]
 
-    def nearest(self, rows: Sequence[Row]) -> list[str]:
-        """Return the memories most similar to the question, as far as they are similar enough to be quoted."""
-        near = [row for row in rows if self.similarities.get(row["id"], 0) >= _QUOTED]
+    def nearest(
+        self, rows: Sequence[Row], shown: Container[int], turns: Container[int | None] = ()
+    ) -> list[str]:
+        """Return the most similar of the memories and of the turns shown, as far as they are worth quoting.
+
+        What the user said a moment ago must be about the question.
+        """
+        least = {
+            row["id"]: _QUOTED if row["id"] in shown else ABOUT
+            for row in rows
+            if row["id"] in shown or (row["id"] in turns and row["id"] not in self.outdated)
+        }
+        near = [row for row in rows if self.similarities.get(row["id"], 0) >= least.get(row["id"], 1)]
         near = [row for row in near if len(row["content"]) <= LONGEST and row["kind"] != "summary"]
         may_be = answers(self.question)
         near.sort(key=lambda row: (not may_be(row["content"]), -self.similarities[row["id"]]))
@@ -288,7 +299,8 @@ def weigh(
     is_described: bool = False,
 ) -> Bearing:
     """Compare a question with memories, given by their ids, or with other texts by `near`."""
-    question, ids = plain(message), list(contents)
+    spelt, ids = spelled(message), list(contents)
+    question = plain(spelt)
     if question != message:
         vector = to_text(embedder.embed([question])[0])
     near = near or Stored(db, embedder)
@@ -298,7 +310,7 @@ def weigh(
     held = {row["id"]: row["held"] for row in rows}
     found = Bearing(
         *(question, embedder.name, similarities, beyond, held, contents),
-        requested=question != message,
+        requested=question != spelt,
         is_described=is_described,
     )
     is_named = any(map(found.names, found.held))

@@ -163,7 +163,7 @@ class _Composer:
         room -= cost(core)
         layout = self._spec.options.get("layout", LAYOUT)
         with_example = self._spec.options.get("example", True)
-        acknowledges = self._acknowledges(message, changes, clarified)
+        acknowledges = self._acknowledges(message, turns, changes, clarified)
         around = self._around(layout, with_example, acknowledges)
         turns = self._since(turns)
         said = self._said(turns)
@@ -206,10 +206,17 @@ class _Composer:
         )
 
     def _acknowledges(
-        self, message: str, changes: Sequence[assistant.Change], clarified: Clarified | None
+        self,
+        message: str,
+        turns: Sequence[Row],
+        changes: Sequence[assistant.Change],
+        clarified: Clarified | None,
     ) -> bool:
         wanted = self._spec.options.get("acknowledge", False)
-        return wanted and not changes and clarified is None and states(message)
+        if not wanted or changes or clarified is not None:
+            return False
+        before = next((turn["content"] for turn in turns if turn["role"] == "user"), None)
+        return states(message) or (before is not None and corrected(before, [message]) != before)
 
     def _around(self, layout: str, with_example: bool, acknowledges: bool) -> int:
         """Return the tokens that the layout, and the examples before it, add to a message."""
@@ -394,7 +401,7 @@ class _Composer:
                from _mindful.memory_recall($1, _mindful.vector($2), $3, $4,
                    _mindful.chat_filter($5)) r
                left join lateral (
-                   select array_agg(case when t.role = 'user' then left(t.content, 200) else '' end order by t.turn)
+                   select array_agg(case when t.role = 'user' then left(t.content, 200) else '?' end order by t.turn)
                        filter (where t.role = 'user' or _mindful.ends_asking(t.content)) as said_next
                    from (
                        select m.content, m.role, m.turn from mindful.memory m

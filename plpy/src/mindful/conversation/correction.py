@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from mindful.conversation.expected import COLORS, EMPTY, MONTHS, NUMBERS, WEEKDAYS
 from mindful.conversation.naming import FULL_NAME
+from mindful.conversation.spelling import spelled
 from mindful.core.pattern import CAPITAL, IGNORECASE, Found, Linear, Short, linear
 from mindful.core.ports import Row
 
@@ -17,11 +18,14 @@ LONGEST = 120
 """Characters of a correction."""
 FOLLOWING = 8
 """Turns after a statement that may correct it."""
+ASKED = "?"
+"""Stands for a turn of the assistant that ends with a question."""
 _LONGEST_STATEMENT = 300
 _END = r"[,.:;!\u2013\u2014-]"
 _CORRECTS = Short(
     r"^\W*(?:(?:oh dear|oh|ah|um|well)\W+)*(?:"
-    r"(?:no|nope|nah|wait|hold on|sorry|oops|actually|correction|scratch that|or rather|i meant?|my (?:mistake|bad))\b"
+    r"(?:no|nope|nah|wait|hold on|hang on|sorry|oops|actually|correction|scratch that|or rather|i meant?|"
+    r"my (?:mistake|bad))\b"
     rf"(?:\s|{_END})*|(?:[^,.:;!?]{{1,40}} )?"
     r"(?:wrong|misread|misheard|mistaken|mixed up|confused|tell a lie|a mistake)\b"
     rf"[^,.:;!?]{{0,40}}{_END}\s*)+",
@@ -29,11 +33,13 @@ _CORRECTS = Short(
     IGNORECASE,
 )
 _TAIL = Short(
-    r"[,;.] ?(?:sorry|i (?:must|had|have|was|am|got|mixed|misread|forgot|meant)\b[^.!?]*)[.!]*$",
+    r"[,;.] ?(?:sorry|(?:(?:i )?(?:always|keep)|i (?:must|had|have|was|am|got|mixed|misread|forgot|meant))\b[^.!?]*)"
+    r"[.!]*$",
     LONGEST,
     IGNORECASE,
 )
 """An excuse after the correction."""
+_DENIES = linear(r"^\W*(?:no|nope|nah)\b(?!,? (?:wait|sorry|actually|i meant?)\b)", IGNORECASE)
 _WORD = r"(?!(?:i|we|you|he|she|they|it|now)\b)(?:[^\s.!?;]|\.(?=\d|\s\S))++"
 _FRAGMENT = Short(
     r"^(?!(?:about|for|thanks?|but|maybe|worries|problem|idea)\b|"
@@ -47,7 +53,7 @@ _FRAGMENT = Short(
 """What remains of a correction: "it is on Thursday", "Mr. Berg"."""
 _BEING = frozenset({"is", "s", "are", "re", "was", "were", "will", "ll", "should", "has", "have"})
 _CUE = linear(
-    r"\b(?:no|nope|nah|not|wait|hold on|sorry|oops|actually|correction|scratch that|rather|instead of|i meant?|"
+    r"\b(?:no|nope|nah|not|wait|hold on|hang on|sorry|oops|actually|correction|scratch that|rather|instead of|i meant?|"
     r"mistaken?|my bad|wrong|misread|misheard|mixed up|confused|tell a lie)\b",
     IGNORECASE,
 )
@@ -101,6 +107,7 @@ def corrects(message: str) -> str | None:
     """Return the fragment by which a message corrects the statement before it: "on Thursday" of "No, on Thursday."."""
     if len(message) > LONGEST or not _CUE.search(message):
         return None
+    message = spelled(message)
     opening = _CORRECTS.match(message)
     rest = _TAIL.sub(".", message[opening.end() :] if opening else message).strip()
     if _BUT.match(rest):
@@ -120,17 +127,24 @@ def is_bare(message: str) -> bool:
 
 
 def corrected(statement: str, later: Iterable[str]) -> str:
-    """Return what a statement says after the messages that follow it, up to the first that does not correct it."""
+    """Return what a statement says after the messages that follow it, up to the first that does not correct it.
+
+    ASKED among the messages is a question of the assistant, to which "No, at noon." is the answer.
+    """
+    is_asked = False
     for message in later:
-        fragment = corrects(message)
+        if message == ASKED:
+            is_asked = True
+            continue
+        fragment = None if is_asked and _DENIES.match(message) else corrects(message)
         if fragment is None or (said := _with(statement, fragment)) is None:
             break
-        statement = said
+        statement, is_asked = said, False
     return statement
 
 
 def corrected_turns(turns: Sequence[Row]) -> list[Row]:
-    """Return turns, newest first, with the user's statements as corrected. What answers a question corrects nothing."""
+    """Return turns, newest first, with the user's statements as corrected."""
     said: list[Row] = []
     later: list[str | None] = []
     for turn in turns:
@@ -140,7 +154,7 @@ def corrected_turns(turns: Sequence[Row]) -> list[Row]:
             later = [content, *later[: FOLLOWING - 1]] if corrects(content) else []
         else:
             said.append(turn)
-            later = [] if content.rstrip().endswith("?") else [None, *later[: FOLLOWING - 1]]
+            later = [ASKED if content.rstrip().endswith("?") else None, *later[: FOLLOWING - 1]]
     return said
 
 

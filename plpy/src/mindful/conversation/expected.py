@@ -223,6 +223,8 @@ def _names(question: str, memory: str, found: Iterable[str], names: Iterable[str
     given = set(_WORD.findall(naming.name_given(question, memory) or ""))
     if _PART_OF_NAME.search(question):
         return [word for word in found if word in given]
+    if memory == memory.lower():  # typed without capitals: each noun may be a name
+        names = [word for word in found if len(word) > 2]
     places = set(_LOCATED.findall(memory)) if _WHO.search(question) else set()
     named = given | set(names) - places
     return [word for word in found if word in named or _LOGIN.search(word)]

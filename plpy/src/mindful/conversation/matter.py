@@ -115,6 +115,12 @@ _OF_A_KIND = Short(
     _LONGEST,
 )
 """Questions for what something is or does in general: "What is a boiler?", "How do bees make honey?"."""
+_KNOWN = linear(
+    rf"{_SO}(?i:who) (?:invented|discovered|composed|painted|founded) (?!(?:the|my|our|this|that) [a-z])[\w -]+\W*$|"
+    r"\d ?(?:divided by|multiplied by|times|plus|minus|[x*/+\u00d7\u00f7\u2212]) ?\d",
+    IGNORECASE,
+)
+"""Questions for discoveries and sums: "Who discovered penicillin?"."""
 _OWN_MATTERS = (
     *("What is my mother's name?", "When is my next appointment?", "Where did I leave my glasses?"),
     *(
@@ -204,6 +210,8 @@ def asks_whether(question: str, is_named: bool = False) -> bool:
 
 def is_general(question: str) -> bool:
     """Return whether a question is about a kind of things, not about one that memories tell of."""
+    if _KNOWN.search(question):
+        return True
     is_certain = any(form.search(question) for form in (_CERTAIN, _NAMES))
     return not is_certain and _OF_A_KIND.search(question) is not None
 

@@ -80,9 +80,9 @@ class Context(NamedTuple):
     """The reply to a message that asks for a setting that does not exist. The model is not asked."""
 
     def unknown(self) -> str:
-        """Return the statement that the answer is unknown, with the nearest of the memories shown."""
-        shown = [row for row in self.considered if row["id"] in self.shown_ids]
-        near = self.bearing.nearest(shown) if self.bearing else []
+        """Return the statement that the answer is unknown, with the nearest of the memories and turns shown."""
+        turns = {part.memory_id for part in self.parts if part.part == "turn"}
+        near = self.bearing.nearest(self.considered, set(self.shown_ids), turns) if self.bearing else []
         quoted = " ".join(f'"{content}"' for content in near)
         return f"{UNSURE}{quoted}" if quoted else UNKNOWN
 

@@ -5,7 +5,8 @@ They would rather miss a statement than take a request for one.
 
 from __future__ import annotations
 
-from mindful.conversation.expected import sentences
+from mindful.conversation.expected import MONTHS, WEEKDAYS, sentences
+from mindful.conversation.spelling import spelled
 from mindful.core.pattern import CAPITAL, IGNORECASE, Short, linear
 
 _LONGEST = 300
@@ -15,7 +16,8 @@ _FEWEST = 5
 _FEWEST_NAMED = 4
 """Words of the shortest statement about a person or a thing: "Lena works at Bosch.", "The van takes diesel."."""
 _OPENS = (
-    r"^\W*(?:(?:hi|hello|hey|ok|okay|so|well|and|but|oh|now|also|fyi|btw|by the way|good (?:morning|afternoon|evening)|"
+    r"^\W*(?:(?:hi|hello|hey|ok|okay|so|well|and|but|oh|now|also|fyi|btw|by the way|lol|right|"
+    r"good (?:morning|afternoon|evening|news)|"
     r"no|yes|actually|there|today|yesterday|tomorrow|tonight|"
     r"(?:this|last|next) (?:week|month|year|morning|evening|\w+day)|remember(?: that)?)\b\W*)*"
 )
@@ -30,7 +32,8 @@ _VERB = (
     r"flew|sang|drove|rode|built|sent|brought|wore|held|hung|lay|sat|stood|fell|grew|drew|knew|saw|caught|chose|slept|"
     r"woke|fed|led|spent|lent|hid|became|began|found|forgot)"
 )
-_NAMED = rf"(?:{CAPITAL}[\w'-]+(?:,? (?:and )?)){{1,4}}{_VERB}\b"
+_ASKED = "How|When|Where|Why|What|Who|Which|Is|Are|Was|Were|Do|Does|Did|Can|Could|Will|Would|Should|Has|Have|Had|If"
+_NAMED = rf"(?!(?:{_ASKED})\b)(?:{CAPITAL}[\w'-]+(?:,? (?:and )?)){{1,4}}{_VERB}\b"
 _TELLS_OF = Short(
     r"^(?!(?:It|That|This|There|These|Those|He|She|They|We|I|My|Our|The|Everything|Nothing|Something|Everybody|Nobody|"
     rf"All|Some|Not|No|Great|Good|Nice|Bad|Fine|Hard)\b){_NAMED}",
@@ -39,6 +42,32 @@ _TELLS_OF = Short(
 _TELLS_OF_THING = Short(
     r"^(?:my|our|the|his|her|their) \w+ (?!\w+ (?:great|good|fine|nice|bad|cool)\b)", _LONGEST, IGNORECASE
 )
+_NO_NOUN = (
+    r"(?!(?:write|tell|give|make|show|list|explain|describe|translate|summari[sz]e|help|find|compare|create|generate|"
+    r"suggest|recommend|define|name|calculate|solve|fix|check|correct|rewrite|rephrase|improve|convert|draw|draft|compose|"
+    r"plan|design|imagine|pretend|act|assume|say|repeat|continue|stop|set|put|add|remove|delete|change|count|sort|choose|"
+    r"pick|answer|respond|reply|remind|let|try|consider|provide|read|analy[sz]e|classify|extract|identify|discuss|outline|"
+    r"prove|play|sing|guess|look|see|use|take|go|come|turn|keep|call|send|open|close|run|start|ask|think|thanks|thank|can|"
+    r"could|would|should|will|do|does|did|is|are|was|were|am|have|has|may|must|if|any|not|how|when|where|great|good|nice|"
+    r"bad|fine|sure|whatever|everything|nothing|something|all|some|these|those)\b)"
+)
+"""No imperative, and no word that questions and moods begin with."""
+_PERSONAL = (
+    r"(?=.*(?:\d|\b(?:i|me|my|mine|we|us|our|ours|today|tomorrow|tonight|yesterday|now|again|weeks? (?:ago|back)|"
+    rf"(?:this|last|next|every) \w|{WEEKDAYS}|{MONTHS})\b))(?!.*\b(?:how|which|what|who|whose|whom)\b)"
+)
+"""A sentence about the user's life, by a person, a number or a time in it, that asks nothing."""
+_SUBJECTLESS = _PERSONAL + (
+    r"(?:just |finally |already |only |been )*(?:saving|learning|thinking|planning|going|working|moving|having|getting|"
+    r"meeting|seeing|starting|met|got(?! any)|went|did|had|sold|bought|found|lost|left|took|saw|stuck|paid|made|gave|"
+    r"came|broke|won|(?!(?:need|feed|bleed|speed|embed|proceed|indeed)\b)\w{3,}ed|"
+    r"can't (?:have|eat|drink|stand|come|swim|drive|ride)) \w"
+)
+"""A statement that leaves "I" out: "Sold the old car", "been learning bass", "can't have penicillin"."""
+_BARE = rf"{_PERSONAL}{_NO_NOUN}[\w'-]+(?: [\w'-]+){{0,6}} " + (
+    r"(?:is|are|was|were|has|had|got|went|came|left|moved|\w{3,}ed)\b"
+)
+"""A statement about a noun without an article: "dentist is on the 19th", "bike fund is up to 2600"."""
 _STATES = tuple(
     Short(_OPENS + source, _LONGEST, flags)
     for source, flags in (
@@ -52,6 +81,8 @@ _STATES = tuple(
             rf"(?: |'s ){_VERB}\b",
             IGNORECASE,
         ),
+        (_SUBJECTLESS, IGNORECASE),
+        (_BARE, IGNORECASE),
         (_NAMED, 0),
         (rf"{CAPITAL}[\w-]+['\u2019]s (?:[\w-]+ ){{1,3}}?{_VERB}\b", 0),
     )
@@ -67,8 +98,8 @@ _RELATIVE = linear(
 _ASKS = linear(
     r"\?|\b(?:you|your|yours|please|help|advi[cs]e|suggest(?:ion)?s?|idea|want to|would like|"
     r"(?<!that )(?:i|we)(?: \w+)? (?:want|need)|feel|feeling|"
-    r"'d like|wonder(?:ing)?|wish|let's|let us|should|how to|what|why|who|whom|whose|which|forgot(?:ten)?|"
-    r"(?:not|\w+n't) (?:know|remember|recall|sure|understand)|looking for|trying to|curious)\b",
+    r"'d like|wonder(?:ing)?|wish|let's|let us|should|how (?:to|many|much|old|far)|what|why|who|whom|whose|which|"
+    r"forgot(?:ten)?|(?:not|\w+n't) (?:know|remember|recall|sure|understand)|looking for|trying to|curious)\b",
     IGNORECASE,
 )
 _REQUESTS = linear(
@@ -77,6 +108,8 @@ _REQUESTS = linear(
     IGNORECASE,
 )
 """An imperative and its object: "I am hungry, give me a recipe"."""
+_UNFINISHED = linear(r"\b(?:is|are|was|were|be|the|an?|of|by|for|that|called)$", IGNORECASE)
+"""The end of a sentence that another is to finish: "the capital of France is"."""
 _TEXT = linear(r"\n|(?<!\d):|:(?!\d)")
 """What comes before a text that the message is about, but not within a time of day."""
 _WORD = linear(r"\w+")
@@ -84,8 +117,10 @@ _WORD = linear(r"\w+")
 
 def declares(message: str) -> bool:
     """Return whether each sentence of a message has the form of a statement. A relative clause is part of one."""
-    plain = message.replace("\u2019", "'")
+    plain = spelled(message.replace("\u2019", "'"))
     if len(plain) > _LONGEST or _ASKS.search(_RELATIVE.sub(" ", plain)) or _REQUESTS.search(plain):
+        return False
+    if _UNFINISHED.search(plain.rstrip()):
         return False
     told = [sentence for sentence in sentences(plain) if not _GREETS.search(sentence)]
     heads = [_RELATIVE.split(sentence)[0] for sentence in told]
