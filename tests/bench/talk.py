@@ -2,8 +2,7 @@
 
 Usage: talk.py [--half HALF] [--show], with MINDFUL_DSN. A user talks in sessions, states facts, corrects and changes
 them, and asks in between and in a later session. The conversations are in tests/bench/talk: rules were made on
-`design` and `second`. `held` and `third` are by writers who had read neither rules nor the others; their replies are not
-printed.
+`design` and `second`. `held` and `third` are by writers who had read neither rules nor the others, and are not shown.
 In a file a line is what the user says, `# new` begins a session, and a question is followed by `|||`, its kind, `|||`
 and a pattern of right answers, with one of wrong ones after `!!`. Kinds: own (a fact), fix (one that was corrected or
 changed), unknown (never told: right is "I do not know"), general (right has neither that nor the pattern). Everything
