@@ -212,13 +212,13 @@ set enable_seqscan = off
 as $$
 declare
     own_tenant text := _mindful.tenant();
-    by_index boolean := embedding is not null  -- else full text alone
-        and to_regclass(format('mindful.%I', _mindful.embedding_index(embedder, own_tenant))) is not null;
+    -- NULL without an embedder or a tenant, which format() would refuse
+    by_index boolean := to_regclass('mindful.' || quote_ident(_mindful.embedding_index(embedder, own_tenant))) is not null;
     total bigint := case when by_index then (select t.memories from _mindful.memory_total() t) end;
     ids bigint[];
     similarities double precision[];
 begin
-    if embedding is null then
+    if embedding is null then  -- full text alone, then
         return;
     elsif by_index and not (filter is null) then  -- exact distances take less for few memories
         by_index := total > 10000 and case

@@ -85,6 +85,7 @@ def test_calls_of_a_client_are_its_tenants(dsn: str, db: psycopg.Connection, tar
                     use(client, tenant)
             with Client(shared) as client:
                 assert client.memory_recall("order") == []
+                assert client.memory_recall("order", kinds=["fact"]) == []
                 with pytest.raises(NotReadyError, match="no tenant is set"):
                     client.memory_insert("Whose is this?")
     assert_apart(db)
