@@ -22,7 +22,7 @@ comment on column setting_definition.choices is 'The allowed texts; NULL: any te
 comment on column setting_definition.prompt is
 'Sentence that tells the model the value (%s). The assistant may change only settings with such a sentence, when a message asks for it.';
 alter table setting_definition enable row level security, force row level security;
--- The extension's own settings need no tenant: a chat turn reads fifteen of them, and to find it takes longer than to read one.
+-- The tenant is looked up only for tenants' own settings: a chat turn reads fifteen of the others.
 create policy read on setting_definition for select using (tenant = '' or tenant = (select _mindful.tenant()));
 create policy own on setting_definition using (tenant = (select _mindful.tenant()))
     with check (tenant = (select _mindful.tenant_claimed()));
@@ -92,13 +92,12 @@ begin
             limit 1
         );
     end if;
-    found := coalesce(
-        found,
-        (
+    if found is null then
+        found := (
             select d.initial from mindful.setting_definition d
             where d.key = setting_get.key and d.tenant = any (array['', own_tenant])
-        )
-    );
+        );
+    end if;
     if found is null then
         perform _mindful.raise('42704', format('there is no setting %s', coalesce(quote_literal(key), 'null')),
             'Settings are listed in mindful.setting_definition.');

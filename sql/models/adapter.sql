@@ -190,7 +190,7 @@ begin
     select m.name, m.kind, m.provider, coalesce(b.source, m.source), m.sha256, coalesce(b.options, '{}') || m.options,
         case when b.name is not null then m.source end
     from mindful.model m
-    -- Each row that is read asks for the rights of its roles, so the base is looked up by its name.
+    -- The policy checks the rights to each row that a plan reads, so the base is looked up by its name.
     left join lateral (select b.name, b.source, b.options from mindful.model b where b.name = m.base offset 0) b on true
     where m.kind = wanted_kind
         and (m.base is null or b.name is not null)

@@ -6,7 +6,7 @@ What a pattern needs before its costly part, such as "No, it is", stands in no l
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
@@ -20,18 +20,18 @@ def pumped(source: str, flags: int, size: int) -> Iterator[str]:
     """Yield texts of about `size` characters for a pattern."""
     seen = set()
     for full in (False, True):
-        for before, again in _repeats(list(_parser.parse(source, flags)), "", full):
+        for before, again in _repeats(_parser.parse(source, flags), "", full):
             if (before, again) not in seen:
                 seen.add((before, again))
                 text = (before + again * (size // len(again) + 1))[:size]
                 yield from (text[: size - len(mismatch)] + mismatch for mismatch in _MISMATCHES)
 
 
-def _repeats(nodes: list[Any], before: str, full: bool) -> Iterator[tuple[str, str]]:
+def _repeats(nodes: Iterable[Any], before: str, full: bool) -> Iterator[tuple[str, str]]:
     """Yield each repeat as a text that leads to it, and one that it matches once. `full` includes optional parts."""
     for node in nodes:
         kind, value = node
-        if kind in _REPEATS and value[1] > 1 and (again := _sample(list(value[2]), True)):
+        if kind in _REPEATS and value[1] > 1 and (again := _sample(value[2], True)):
             yield before, again
             yield before + again + " ", again
         for inner in _within(node):
@@ -39,20 +39,20 @@ def _repeats(nodes: list[Any], before: str, full: bool) -> Iterator[tuple[str, s
         before += _sample([node], full)
 
 
-def _within(node: Any) -> list[list[Any]]:
+def _within(node: Any) -> list[Iterable[Any]]:
     kind, value = node
     if kind in _REPEATS:
-        return [list(value[2])]
+        return [value[2]]
     if kind is op.BRANCH:
-        return [list(branch) for branch in value[1]]
+        return list(value[1])
     if kind is op.SUBPATTERN:
-        return [list(value[3])]
+        return [value[3]]
     if kind is op.ATOMIC_GROUP:
-        return [list(value)]
-    return [list(value[1])] if kind in (op.ASSERT, op.ASSERT_NOT) else []
+        return [value]
+    return [value[1]] if kind in (op.ASSERT, op.ASSERT_NOT) else []
 
 
-def _sample(nodes: list[Any], full: bool) -> str:
+def _sample(nodes: Iterable[Any], full: bool) -> str:
     """Return a text that the nodes match, apart from what they look at before and behind."""
     return "".join(_one(kind, value, full) for kind, value in nodes)
 
@@ -63,19 +63,18 @@ def _one(kind: Any, value: Any, full: bool) -> str:
     if kind is op.ANY:
         return "a"
     if kind in (op.NOT_LITERAL, op.IN):
-        return _member([(kind, value)])
+        return _member(kind, value)
     if kind in _REPEATS:
-        return _sample(list(value[2]), full) * max(int(value[0]), int(full))
+        return _sample(value[2], full) * max(int(value[0]), int(full))
     if kind is op.BRANCH:
-        return _sample(list(value[1][0]), full)
+        return _sample(value[1][0], full)
     if kind is op.SUBPATTERN:
-        return _sample(list(value[3]), full)
-    return _sample(list(value), full) if kind is op.ATOMIC_GROUP else ""
+        return _sample(value[3], full)
+    return _sample(value, full) if kind is op.ATOMIC_GROUP else ""
 
 
-def _member(items: list[Any]) -> str:
+def _member(kind: Any, value: Any) -> str:
     """Return a character that a class matches."""
-    kind, value = items[0]
     if kind is op.NOT_LITERAL:
         return "a" if ord("a") != value else "1"
     first = value[1] if value[0][0] is op.NEGATE else value[0]

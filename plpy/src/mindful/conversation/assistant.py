@@ -19,7 +19,7 @@ _LONGEST = 300
 
 _TONES = {"casual": "informal", "warm": "friendly", "friendlier": "friendly"}
 _OPPOSITES = {"formal": "informal", "informal": "formal", "friendly": "neutral"}
-_LANGUAGES = (
+LANGUAGES = (
     "Arabic|Chinese|Czech|Danish|Dutch|English|Finnish|French|German|Greek|Hebrew|Hindi|Hungarian|Indonesian|Italian|"
     "Japanese|Korean|Norwegian|Persian|Polish|Portuguese|Romanian|Russian|Spanish|Swedish|Thai|Turkish|Ukrainian|"
     "Vietnamese"
@@ -71,13 +71,13 @@ _RULES: tuple[tuple[str, Short], ...] = tuple(
         (
             "answer_language",
             rf"(?:(?:{_SPEAK}|continue|switch)(?: to me| me)?(?: only)?(?: in| to)?) "
-            rf"(?P<language>{_LANGUAGES})(?: only)?",
+            rf"(?P<language>{LANGUAGES})(?: only)?",
             IGNORECASE,
         ),
         (
             "answer_language",
             rf"(?P<stop>stop (?:speaking|answering|replying|responding|writing)(?: in)? "
-            rf"(?P<language>{_LANGUAGES}))",
+            rf"(?P<language>{LANGUAGES}))",
             IGNORECASE,
         ),
         (

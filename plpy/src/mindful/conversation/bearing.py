@@ -259,16 +259,17 @@ class Bearing(NamedTuple):
 
         What the user said a moment ago must be about the question.
         """
-        least = {
-            row["id"]: _QUOTED if row["id"] in shown else ABOUT
-            for row in rows
-            if row["id"] in shown or (row["id"] in turns and row["id"] not in self.outdated)
-        }
-        near = [row for row in rows if self.similarities.get(row["id"], 0) >= least.get(row["id"], 1)]
-        near = [row for row in near if len(row["content"]) <= LONGEST and row["kind"] != "summary"]
+        said = [row for row in rows if len(row["content"]) <= LONGEST and row["kind"] != "summary"]
+        near = [row for row in said if self._is_quotable(row["id"], shown, turns)]
         may_be = answers(self.question)
         near.sort(key=lambda row: (not may_be(row["content"]), -self.similarities[row["id"]]))
         return [row["content"] for row in near[:_MOST_QUOTED]]
+
+    def _is_quotable(self, memory: int, shown: Container[int], turns: Container[int | None]) -> bool:
+        similarity = self.similarities.get(memory, 0)
+        if memory in shown:
+            return similarity >= _QUOTED
+        return memory in turns and memory not in self.outdated and similarity >= ABOUT
 
     def names(self, memory: int) -> set[str]:
         """Return the names of the question that a memory has."""

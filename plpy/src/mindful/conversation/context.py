@@ -12,7 +12,7 @@ from mindful.conversation.about import known
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.bridge import named_instead
 from mindful.conversation.clarification import Clarified
-from mindful.conversation.correction import FOLLOWING, corrected, is_bare
+from mindful.conversation.correction import ASKED, FOLLOWING, corrected, is_bare, is_correction_of
 from mindful.conversation.expected import answers, kind_of
 from mindful.conversation.lesson import Lesson, lessons
 from mindful.conversation.matter import BEARS
@@ -216,7 +216,7 @@ class _Composer:
         if not wanted or changes or clarified is not None:
             return False
         before = next((turn["content"] for turn in turns if turn["role"] == "user"), None)
-        return states(message) or (before is not None and corrected(before, [message]) != before)
+        return states(message) or (before is not None and is_correction_of(before, message))
 
     def _around(self, layout: str, with_example: bool, acknowledges: bool) -> int:
         """Return the tokens that the layout, and the examples before it, add to a message."""
@@ -401,7 +401,7 @@ class _Composer:
                from _mindful.memory_recall($1, _mindful.vector($2), $3, $4,
                    _mindful.chat_filter($5)) r
                left join lateral (
-                   select array_agg(case when t.role = 'user' then left(t.content, 200) else '?' end order by t.turn)
+                   select array_agg(case when t.role = 'user' then left(t.content, 200) else $7 end order by t.turn)
                        filter (where t.role = 'user' or _mindful.ends_asking(t.content)) as said_next
                    from (
                        select m.content, m.role, m.turn from mindful.memory m
@@ -411,8 +411,8 @@ class _Composer:
                    ) t
                ) n on r.role = 'user'
                where r.kind <> 'summary'""",
-            ("text", "text", "text", "integer", "uuid", "integer"),
-            (message, vector, embedder, most, self._reading.session_id, FOLLOWING),
+            ("text", "text", "text", "integer", "uuid", "integer", "text"),
+            (message, vector, embedder, most, self._reading.session_id, FOLLOWING, ASKED),
         )
         corrections = self._corrections(
             [row for row in rows if row["role"] == "user" and is_bare(row["content"])]
@@ -442,7 +442,7 @@ class _Composer:
         return {
             row["id"]
             for row in before
-            if row["statement"] and corrected(row["statement"], [row["content"]]) != row["statement"]
+            if row["statement"] and is_correction_of(row["statement"], row["content"])
         }
 
     def _bridged(self, found: Bearing, embedder: FoundEmbedder, most: int) -> list[Row]:

@@ -6,8 +6,10 @@ English.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 
+from mindful.conversation.assistant import LANGUAGES
 from mindful.conversation.expected import COLORS, EMPTY, MONTHS, NUMBERS, WEEKDAYS
 from mindful.conversation.naming import FULL_NAME
 from mindful.conversation.spelling import spelled
@@ -85,10 +87,8 @@ _VALUES = (
     ),
 )
 """Kinds of values, of which a correction has one: weekdays, days, months, colors, numbers, names and places."""
-_LANGUAGE = linear(
-    r"\bin (?:English|German|French|Spanish|Italian|Portuguese|Dutch|Polish|Turkish|Russian)\b", IGNORECASE
-)
-"""What an answer may be wanted in, and nobody lives in."""
+_LANGUAGE = linear(rf"\bin (?:{LANGUAGES})\b", IGNORECASE)
+"""A language, which is no place: "No, in English." asks for another answer."""
 _SAID = linear(r"[^\W_]+")
 _LITTLE = frozenset(
     _SAID.findall(
@@ -126,6 +126,11 @@ def is_bare(message: str) -> bool:
     return fragment is not None and _HAS_SUBJECT.match(fragment) is None
 
 
+def is_correction_of(statement: str, message: str) -> bool:
+    """Return whether a message changes what a statement says."""
+    return corrected(statement, [message]) != statement
+
+
 def corrected(statement: str, later: Iterable[str]) -> str:
     """Return what a statement says after the messages that follow it, up to the first that does not correct it.
 
@@ -146,15 +151,18 @@ def corrected(statement: str, later: Iterable[str]) -> str:
 def corrected_turns(turns: Sequence[Row]) -> list[Row]:
     """Return turns, newest first, with the user's statements as corrected."""
     said: list[Row] = []
-    later: list[str | None] = []
+    later: deque[str | None] = deque(maxlen=FOLLOWING)
     for turn in turns:
         content = turn["content"]
-        if turn["role"] == "user":
-            said.append({**turn, "content": corrected(content, filter(None, later))})
-            later = [content, *later[: FOLLOWING - 1]] if corrects(content) else []
-        else:
+        if turn["role"] != "user":
             said.append(turn)
-            later = [ASKED if content.rstrip().endswith("?") else None, *later[: FOLLOWING - 1]]
+            later.appendleft(ASKED if content.rstrip().endswith("?") else None)
+            continue
+        said.append({**turn, "content": corrected(content, filter(None, later))})
+        if corrects(content):
+            later.appendleft(content)
+        else:
+            later.clear()
     return said
 
 

@@ -223,7 +223,7 @@ def _names(question: str, memory: str, found: Iterable[str], names: Iterable[str
     given = set(_WORD.findall(naming.name_given(question, memory) or ""))
     if _PART_OF_NAME.search(question):
         return [word for word in found if word in given]
-    if memory == memory.lower():  # typed without capitals: each noun may be a name
+    if not _has_capitals(memory):  # each noun may be a name
         names = [word for word in found if len(word) > 2]
     places = set(_LOCATED.findall(memory)) if _WHO.search(question) else set()
     named = given | set(names) - places
@@ -232,7 +232,11 @@ def _names(question: str, memory: str, found: Iterable[str], names: Iterable[str
 
 def _is_named(question: str, memory: str) -> bool:
     """Return whether the place that is asked for has a name, and the memory writes names with capitals."""
-    return _SETTLEMENT.search(question) is not None and memory != memory.lower()
+    return _SETTLEMENT.search(question) is not None and _has_capitals(memory)
+
+
+def _has_capitals(memory: str) -> bool:
+    return memory != memory.lower()
 
 
 def _times(question: str, memory: str, found: Iterable[str]) -> list[str]:

@@ -116,7 +116,7 @@ _OF_A_KIND = Short(
 )
 """Questions for what something is or does in general: "What is a boiler?", "How do bees make honey?"."""
 _KNOWN = linear(
-    rf"{_SO}(?i:who) (?:invented|discovered|composed|painted|founded) (?!(?:the|my|our|this|that) [a-z])[\w -]+\W*$|"
+    rf"{_SO}who (?:invented|discovered|composed|painted|founded) (?!(?:the|my|our|this|that) [a-z])[\w -]+\W*$|"
     r"\d ?(?:divided by|multiplied by|times|plus|minus|[x*/+\u00d7\u00f7\u2212]) ?\d",
     IGNORECASE,
 )

@@ -1,6 +1,7 @@
 """Messages as they are typed in haste, "whats my mums name", for rules that read contractions and possessives.
 
-What is stored, shown and embedded stays as it was typed. The rules are of English.
+What is stored, shown and recalled by stays as it was typed. Memories are compared with the question as spelled.
+The rules are of English.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _CONTRACTED = linear(
     r"(?:you|they)(?=(?:re|ve)\b)|(?:do|does|did|is|are|was|were|have|has|had|could|would|should|ca|wo)n(?=t\b))",
     IGNORECASE,
 )
-"""The first part of a contraction, before the place of its apostrophe. "its name" is none, nor are "were" and "ill"."""
+"""A contraction up to the place of its apostrophe. What is a word without one does not match: "its name", "ill"."""
 _KIN = (
     "mum|mom|dad|nan|gran|grandma|grandpa|sister|brother|wife|husband|partner|boyfriend|girlfriend|boss|son|daughter|"
     "friend|mate|flatmate|roommate|neighbou?r|doctor|dog|cat|aunt|uncle|cousin|nephew|niece|baby"
