@@ -74,11 +74,13 @@ def _said(db: psycopg.Connection, session: str, number: int, model: str | None) 
 
 @contextmanager
 def _told(db: psycopg.Connection) -> Iterator[dict[int, str]]:
-    """Make a short and a long session of one user, so that recall is among the same memories, and undo them.
+    """Make a short and a long session of one user, so that recall is among the same memories, and delete them.
 
-    The role is an ordinary user, for whom row-level security holds.
+    The role is an ordinary user, for whom row-level security holds. Each turn is a transaction of its own, as a user's
+    is: in one for all, every turn would add versions of the same rows that the next ones have to pass.
     """
-    with db.transaction(force_rollback=True):
+    _clear(db)  # what an interrupted run left
+    try:
         script = Jsonb({"default": "It is about what you said before."})
         db.execute("select model_register('bench-scripted', 'generator', 'scripted', '', %s)", (script,))
         db.execute("create role bench_user; grant mindful_user to bench_user; set role bench_user")
@@ -90,3 +92,16 @@ def _told(db: psycopg.Connection) -> Iterator[dict[int, str]]:
             sessions[turns] = str(row and row[0])
             db.execute("select message_insert_many(%s, %s)", (sessions[turns], Jsonb(said)))
         yield sessions
+    finally:
+        _clear(db)
+
+
+def _clear(db: psycopg.Connection) -> None:
+    """Delete the user, the sessions and the model of a run, as far as they are there."""
+    db.execute("reset role")
+    if db.execute("select from pg_roles where rolname = 'bench_user'").rowcount:
+        db.execute("set role bench_user")
+        db.execute("select session_delete(session_id) from mindful.session")
+        db.execute("reset role; drop role bench_user")
+    db.execute("delete from mindful.generation where tenant = 'bench_user'")
+    db.execute("select model_unregister(name) from mindful.model where name = 'bench-scripted'")

@@ -27,6 +27,7 @@ def watched_rows(self, sql, types=(), arguments=()):
         Backend.depth -= 1
 
 def watched_embed(self, texts, interrupts):
+    Backend.watched.append(["at once", " ".join(texts)])
     Backend.watched += [["embedded", text] for text in texts]
     return embed(self, texts, interrupts)
 
@@ -39,6 +40,7 @@ watched, Backend.watched[:] = Backend.watched[:], []
 plpy.execute(plpy.prepare("select set_config('test.watched', $1, false)", ["text"]), [json.dumps(watched)])
 $do$"""
 MESSAGE = "My sister Nora moved to Turin, and I miss her."
+REQUEST = "Tell me when the Rhine was straightened."
 PERSONAL = "What did I promise my dentist?"
 """A question that memories alone can answer: whether they do is weighed."""
 
@@ -92,6 +94,13 @@ def test_a_turn_embeds_its_message_and_its_reply_once(watched: list[tuple[int | 
     embedded = [text for kind, text in watched if kind == "embedded"]
     assert embedded.count(MESSAGE) == 1
     assert len(embedded) == 2
+
+
+@pytest.mark.parametrize("watched", [REQUEST], indirect=True)
+def test_a_request_is_embedded_together_with_its_question(watched: list[tuple[int | str, str]]) -> None:
+    at_once = [text for kind, text in watched if kind == "at once"]
+    assert at_once[0] == f"{REQUEST} when the Rhine was straightened."
+    assert [text for kind, text in watched if kind == "embedded"].count(REQUEST) == 1
 
 
 @pytest.mark.parametrize("watched", [PERSONAL], indirect=True)

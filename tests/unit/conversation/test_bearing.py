@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from mindful.conversation import bearing as module
-from mindful.conversation.bearing import Bearing, _common, _lower_names, _scores, invents, weigh
+from mindful.conversation.bearing import ANSWERED, Bearing, _common, _lower_names, _scores, invents, weigh
 from mindful.conversation.near import Stored
 from mindful.core.ports import Row
 from unit.fakes import FakeDatabase
 
-HALF_AS_NEAR = {"_mindful.similarity": [{"similarity": 0.5}, {"similarity": 0.5}]}
+HALF_AS_NEAR: Any = {"_mindful.similarity": lambda ids, *_: [{"similarity": 0.5}] * len(ids)}
 
 
 def row(number: int, content: str, **changed: Any) -> Row:
@@ -144,11 +144,15 @@ def test_a_memory_that_lacks_what_is_asked_about_scores_less_and_may_still_answe
 
 
 class FakeEmbedder:
-    """Embeds every text alike."""
+    """Embeds every text alike, and notes what it embedded."""
 
     name = relation = "even"
 
+    def __init__(self) -> None:
+        self.embedded: list[str] = []
+
     def embed(self, texts: list[str]) -> list[list[float]]:
+        self.embedded += texts
         return [[1.0] for _ in texts]
 
 
@@ -180,6 +184,17 @@ def test_a_memory_scores_less_without_a_number_a_time_or_a_name_of_the_question(
     embedder: Any = FakeEmbedder()
     scores = _scores(Stored(FakeDatabase(HALF_AS_NEAR), embedder), embedder, found)
     assert scores[2] < scores[1]
+
+
+def test_words_are_embedded_only_for_memories_that_may_answer() -> None:
+    contents = {1: "Olga found mites in hive 3.", 2: "Olga found mites in hive 1."}
+    lacked = {1: "did", 2: "did 3"}
+    found = bearing("What did Olga find in hive 3?", dict.fromkeys(contents, "hive"), lacked)
+    found = found._replace(contents=contents, similarities={1: 0.5, 2: 0.45})
+    embedder: Any = FakeEmbedder()
+    scores = _scores(Stored(FakeDatabase(HALF_AS_NEAR), embedder), embedder, found)
+    assert embedder.embedded == ["did"]
+    assert scores[2] < ANSWERED - 0.1  # the most that it could score
 
 
 def test_a_memory_that_has_the_name_alone_scores_less() -> None:

@@ -290,6 +290,11 @@ class Bearing(NamedTuple):
         return bool(set(_PART.findall(held)) - self.names(memory) - {"s"})
 
 
+def question_of(message: str) -> str:
+    """Return the question of a message as it is compared with memories, without a request around it."""
+    return plain(spelled(message))
+
+
 def weigh(
     db: Database,
     message: str,
@@ -300,8 +305,7 @@ def weigh(
     is_described: bool = False,
 ) -> Bearing:
     """Compare a question with memories, given by their ids, or with other texts by `near`."""
-    spelt, ids = spelled(message), list(contents)
-    question = plain(spelt)
+    spelt, question, ids = spelled(message), question_of(message), list(contents)
     if question != message:
         vector = to_text(embedder.embed([question])[0])
     near = near or Stored(db, embedder)
@@ -343,25 +347,27 @@ def _scores(near: Near, embedder: FoundEmbedder, bearing: Bearing) -> dict[int, 
     """Return how well each memory that may answer the question does: a weighted mean of two cosine similarities.
 
     They are those of the question, and of its words that the memory lacks, 1 if it lacks none. What is asked for is
-    among the words that a memory about another matter lacks.
+    among the words that a memory about another matter lacks. Scores too low to answer are upper bounds.
     """
     may_be = answers(bearing.question) if bearing.asks else None
     # A memory about the same thing answers a yes-no question.
     about = set() if may_be else set(bearing.near())
     ids = [id_ for id_ in bearing.similarities if (may_be(bearing.contents[id_]) if may_be else id_ in about)]
-    lacking = {id_: words for id_ in ids if (words := bearing.beyond[id_])}
-    texts = list(dict.fromkeys(lacking.values()))
-    rest: dict[int, float] = {}
-    if texts:
-        vectors = dict(zip(texts, map(to_text, embedder.embed(texts)), strict=True))
-        found = near.similarities(list(lacking), [vectors[words] for words in lacking.values()])
-        rest = dict(zip(lacking, found, strict=True))
     names = _names(bearing.question) | _lower_names(bearing.question, bearing.contents.values())
-    return {
-        id_: _WHOLE * bearing.similarities[id_]
-        + (1 - _WHOLE) * rest.get(id_, 1.0)
-        - _mismatch(bearing, id_, names)
-        for id_ in ids
+    most = {
+        id_: _WHOLE * bearing.similarities[id_] + 1 - _WHOLE - _mismatch(bearing, id_, names) for id_ in ids
+    }
+    # Most memories cannot answer, whatever these words are like. To embed them takes as long as the question does.
+    lacking = {
+        id_: bearing.beyond[id_] for id_ in ids if bearing.beyond[id_] and most[id_] >= ANSWERED - _BESIDE
+    }
+    if not lacking:
+        return most
+    texts = list(dict.fromkeys(lacking.values()))
+    vectors = dict(zip(texts, map(to_text, embedder.embed(texts)), strict=True))
+    found = near.similarities(list(lacking), [vectors[words] for words in lacking.values()])
+    return most | {
+        id_: most[id_] - (1 - _WHOLE) * (1 - rest) for id_, rest in zip(lacking, found, strict=True)
     }
 
 

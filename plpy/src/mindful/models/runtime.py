@@ -33,8 +33,10 @@ _loaded: dict[tuple[str, str], Loaded] = {}
 """By name and provider: a model that a server runs may be embedded too, for when the server is down."""
 _replaced: set[tuple[str, str]] = set()
 """Embedded models whose server is up again. A suspended stream of this transaction may still use them."""
-_embedded: deque[tuple[tuple[str | None, ModelSpec], str, Vector]] = deque(maxlen=8)
-"""Texts that this transaction embedded one at a time, by tenant and model."""
+_embedded: deque[tuple[tuple[str | None, ModelSpec], str, Vector]] = deque(maxlen=16)
+"""Texts that this transaction embedded, by tenant and model."""
+_KEPT = 2
+"""Texts embedded at once whose vectors are kept. More are rows, which no call needs twice."""
 
 
 def loaded() -> list[Loaded]:
@@ -115,10 +117,10 @@ class FoundEmbedder:
         """The table of its vectors."""
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed texts. A text that was embedded alone in this transaction is not embedded again.
+        """Embed texts. One or two texts that were embedded in this transaction are not embedded again.
 
-        A chat embeds a message for recall, and again to store it. The vectors are cached per tenant and model until
-        the transaction ends.
+        A chat embeds a message and its question for recall, and the message again to store it. The vectors are cached
+        per tenant and model until the transaction ends.
         """
         model: Embedder = _load(self._db, self._found)  # type: ignore[assignment]
         owner = (self._found.tenant, self._found.spec)
@@ -128,8 +130,8 @@ class FoundEmbedder:
             with Turn(self._db, served=True) if model.served else self._turn as turn:
                 made = embed_whole(model, missing, turn)
             vectors |= zip(missing, made, strict=True)
-            if len(texts) == 1:
-                _embedded.append((owner, texts[0], made[0]))
+            if len(texts) <= _KEPT:
+                _embedded.extend((owner, *one) for one in zip(missing, made, strict=True))
                 self._db.after_transaction(_embedded.clear)
         return [vectors[text] for text in texts]
 
