@@ -38,6 +38,23 @@ def test_a_model_is_loaded_at_its_first_use_and_given_back(ana: psycopg.Connecti
     assert loaded() == []
 
 
+@pytest.mark.parametrize(
+    ("call", "model", "kind"),
+    [
+        ("llm_generate('Hi', model => %s)", EMBEDDER, "embedder"),
+        ("llm_chat('Hi', model => %s)", EMBEDDER, "embedder"),
+        ("llm_embed('Hi', %s)", GENERATOR, "generator"),
+        ("llm_rerank('Hi', '{x}', %s)", GENERATOR, "generator"),
+    ],
+)
+@pytest.mark.shares
+def test_a_model_of_another_kind_is_refused_as_one(
+    ana: psycopg.Connection, call: str, model: str, kind: str
+) -> None:
+    with fails("42704", hint=f'"{model}" is a model of kind {kind}'):
+        ana.execute(f"select {call}".encode(), (model,))
+
+
 def test_unloading_returns_the_memory(ana: psycopg.Connection) -> None:
     def private() -> int:
         return int((ana.execute("select private_bytes from mindful_status()").fetchone() or (0,))[0])

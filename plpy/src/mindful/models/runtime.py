@@ -172,13 +172,19 @@ def _find(db: Database, kind: str, name: str | None) -> _Found:
             f"there is no default {kind}",
             f"Register a model with mindful.model_register(name, '{kind}', provider, source).",
         )
-    if db.rows("select from mindful.model where name = $1 and withdrawn_at is not null", ("text",), (name,)):
+    known = db.rows(
+        "select kind, withdrawn_at is not null as is_withdrawn from mindful.model where name = $1",
+        ("text",),
+        (name,),
+    )
+    if known and known[0]["is_withdrawn"]:
         raise NotReadyError(
             f'adapter "{name}" was withdrawn because a text of its training was deleted',
             "Train a new adapter or use its base.",
         )
+    other = f'"{name}" is a model of kind {known[0]["kind"]}. ' if known else ""
     raise UndefinedObjectError(
-        f'there is no {kind} "{name}"', "The table mindful.model lists the models that you may use."
+        f'there is no {kind} "{name}"', f"{other}The table mindful.model lists the models that you may use."
     )
 
 
