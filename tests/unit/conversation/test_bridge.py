@@ -7,7 +7,7 @@ import pytest
 from mindful.conversation import bearing, change
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.bridge import named_instead
-from mindful.conversation.context import _Composer
+from mindful.conversation.recall import Recall
 from unit.fakes import FakeDatabase
 
 MASTER = "The harbor master is Birgit Aagaard."
@@ -128,12 +128,10 @@ def test_the_memory_about_the_name_is_shown_if_it_answers_better(
     monkeypatch.setattr(bearing, "weigh", weigh)
     monkeypatch.setattr(change, "outdated", lambda *_: {})
     reading: Any = SimpleNamespace(session_id=None)
-    composer = _Composer(
-        cast(Any, FakeDatabase({"memory_recall": rows})), cast(Any, None), cast(Any, None), reading, None
-    )
-    composer._considered = rows
+    recall = Recall(FakeDatabase({"memory_recall": rows}), reading, cast(Any, None))
+    recall.considered = rows
     embedder: Any = SimpleNamespace(name="e", embed=embed)
-    shown = composer._bridged(found._replace(scores={1: 0.5}), embedder, 3)
+    shown = recall._bridged(found._replace(scores={1: 0.5}), embedder, 3)
     assert [row["id"] for row in shown] == expected
     assert asked == ["Where is Birgit's office?"] * 2
-    assert [row["id"] for row in composer._considered] == ([2, 1, 3] if expected else [1, 2, 3])
+    assert [row["id"] for row in recall.considered] == ([2, 1, 3] if expected else [1, 2, 3])

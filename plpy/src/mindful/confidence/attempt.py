@@ -9,8 +9,8 @@ from typing import NamedTuple
 from mindful.confidence.decision import Decision, decide, decide_answer
 from mindful.confidence.evidence import Evidence, as_alternatives, draw
 from mindful.confidence.signal import AGREEMENT
-from mindful.conversation.context import related
 from mindful.conversation.prompt import Context, Part, quote
+from mindful.conversation.recall import related
 from mindful.core.ports import Database, Generator, Sampling
 from mindful.core.text import words
 from mindful.generate.call import BLANK, Call, tokens_of
