@@ -94,6 +94,8 @@ drop function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, int
 -- include sql/memory/candidate.sql _mindful.recall_nearest_broadest
 -- include sql/memory/candidate.sql _mindful.recall_dense
 -- include sql/memory/score.sql _mindful.ends_asking
+-- include sql/conversation/correction.sql _mindful.said_next
+-- include sql/conversation/correction.sql _mindful.said_before
 -- include sql/memory/score.sql _mindful.recall_prior
 -- include sql/memory/score.sql _mindful.memory_places
 -- include sql/memory/score.sql _mindful.recall_scores

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from mindful.conversation.correction import _ends_asking
 from support import Connect, one
 from support.deletion import delete
 
@@ -61,6 +62,41 @@ def test_another_tenants_words_correct_nothing(ana: psycopg.Connection, connect:
     tell(ana, SAID[0])
     tell(bob, *SAID)
     assert shown(ana) == [("memory", SAID[0])]
+
+
+def test_what_is_known_of_the_user_is_as_corrected(ana: psycopg.Connection) -> None:
+    tell(ana, "My name is Anna.", "Sorry, Anne.", "I live in Berlin.", "No, in Munich.")
+    assert one(ana, "select llm_chat('What is my name?')") == "Your name is Anne."
+    known = one(ana, "select llm_chat('What do you know about me?')")
+    assert "I live in Munich." in known
+    assert "Berlin" not in known
+
+
+@pytest.mark.parametrize("is_read_before", [False, True])
+def test_no_fact_is_drawn_from_a_corrected_statement(ana: psycopg.Connection, is_read_before: bool) -> None:
+    session = one(ana, "select session_start()")
+    for text in ("I live in Berlin.", "No, in Munich.", "I work at Siemens."):
+        if text.startswith("No") and is_read_before:
+            ana.execute("select memory_consolidate()")
+        ana.execute("select message_insert(%s, 'user', %s)", (session, text))
+    ana.execute("select memory_consolidate()")
+    facts = ana.execute("select content from memory where kind = 'fact'").fetchall()
+    assert facts == [("The user works at Siemens.",)]
+
+
+def test_sql_and_python_read_the_same_turns_as_questions(ana: psycopg.Connection) -> None:
+    texts = (
+        "Noon?",
+        'Did you mean "noon?"',
+        "(Noon?) ",
+        "Noon? ",
+        "Noon?\u00a0",
+        "Noon.",
+        "?" * 10_000,
+        "?" * 9_999,
+    )
+    for text in texts:
+        assert one(ana, "select _mindful.ends_asking(%s)", text) == _ends_asking(text), text[:20]
 
 
 @pytest.mark.parametrize(

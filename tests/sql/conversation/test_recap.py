@@ -55,6 +55,15 @@ def test_a_summary_quotes_every_turn_that_it_covers(ana: psycopg.Connection) -> 
     assert said <= {quote for (quote,) in ana.execute("select quote from memory_evidence")}
 
 
+def test_a_turn_that_shows_nothing_ends_no_chat(ana: psycopg.Connection) -> None:
+    row = ana.execute("select session_start()").fetchone()
+    assert row
+    for blank in ("\u00a0", "\u3000", "\f", "\u200b", "\u2028\u00a0"):
+        ana.execute("select message_insert(%s, 'assistant', %s)", (row[0], blank))
+        ana.execute("select llm_chat(%s, %s, model => %s)", (blank, row[0], SCRIPTED_GENERATOR))
+    assert len(summaries(ana)) == 1
+
+
 def test_replies_keep_the_summaries_up(ana: psycopg.Connection) -> None:
     session = told(ana, 48)
     for _ in range(3):

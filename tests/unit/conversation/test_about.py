@@ -120,6 +120,7 @@ def all_known(
 
     monkeypatch.setattr(bearing, "weigh", weigh)
     answers: dict[str, Answer] = {
+        "_mindful.said_next": [],
         "_mindful.stated_by_user": rows,
         "_mindful.similarity": lambda ids, _places, _vectors: [
             {"similarity": (similarities or {}).get(id_, 0.0)} for id_ in ids

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from mindful.conversation.correction import FOLLOWING, corrected, corrected_turns, corrects, is_bare
+from mindful.conversation.correction import (
+    FOLLOWING,
+    corrected,
+    corrected_turns,
+    corrects,
+    is_bare,
+    statement_corrected,
+)
 
 MEETING = "The meeting with the bank is on Monday."
 FLIGHT = "Anna's flight lands at ten."
@@ -54,6 +61,9 @@ FLIGHT = "Anna's flight lands at ten."
             "The printer is on the third floor.",
         ),
         ("My car is blue.", "Sorry, my car is red.", "My car is red."),
+        ("I run in the morning.", "Actually, in the evening.", "I run in the evening."),
+        ("I work at Siemens.", "No, Bosch.", "I work at Bosch."),
+        ("The keys are on the table.", "No, under the bed.", "The keys are under the bed."),
         (
             "locker code at work is 4471",
             "oh wait no its 4417, always mix them up",
@@ -75,6 +85,42 @@ FLIGHT = "Anna's flight lands at ten."
 )
 def test_a_correction_replaces_the_value_of_its_kind(statement: str, message: str, expected: str) -> None:
     assert corrected(statement, [message]) == expected
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("I work at Siemens.", "Actually, in Munich."),
+        ("My sister lives with Paul.", "Actually, in Paris."),
+        ("I fly to Rome.", "No, from Rome."),
+        ("The office is in Graz.", "Sorry, in a meeting."),
+        ("I run in the park.", "Actually, in the evening."),
+        ("The box is on the shelf.", "Sorry, in a hurry."),
+        ("I have 2 dogs.", "No, none."),
+    ],
+)
+def test_a_value_replaces_only_one_that_stands_alike(statement: str, message: str) -> None:
+    assert corrected(statement, [message]) == statement
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ([("user", MEETING)], MEETING),
+        ([("assistant", ""), ("user", MEETING)], MEETING),
+        ([("user", "No, it is on Tuesday."), ("user", MEETING)], MEETING),
+        ([("assistant", "?"), ("user", MEETING)], None),
+        ([("user", "The cat is old."), ("user", MEETING)], None),
+        ([("assistant", "")], None),
+        ([], None),
+    ],
+)
+def test_a_correction_belongs_to_the_statement_before_it(
+    before: list[tuple[str, str]], expected: str | None
+) -> None:
+    turns = [{"role": role, "content": content} for role, content in before]
+    found = statement_corrected(turns, "No, on Thursday.")
+    assert (found and found["content"]) == expected
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,8 @@ def test_a_setting_that_is_named_is_changed(
         ("weight", "0.25", 0.25),
         ("weight", "1.0", 1),
         ("tone", "FORMAL", "formal"),
+        ("tone", "\u201cformal\u201d", "formal"),
+        ("tone", "'formal'", "formal"),
     ],
 )
 def test_a_value_is_read_as_its_setting_asks(key: str, said: str, value: str | float) -> None:
@@ -83,6 +85,8 @@ def test_a_value_outside_of_its_range_changes_nothing(key: str, said: str, reply
         ("Set your depth to 12.", "from 1 to 9"),
         ("Set your depth to deep.", "from 1 to 9"),
         ("Set your chat_memories to 5.", "setting_set('chat_memories', ...)"),
+        ("Set your chat-memories to 5.", "setting_set('chat_memories', ...)"),
+        ("Set your units to mètres.", 'cannot be "mètres"'),
     ],
 )
 def test_what_cannot_be_set_is_answered_honestly(message: str, reply: str) -> None:
@@ -133,3 +137,11 @@ def test_other_messages_are_left_to_the_model(message: str) -> None:
 
 def test_nothing_is_read_where_the_user_does_not_want_it() -> None:
     assert wanted(SETTINGS | {"assistant_changes": False}, PROMPTS, "Set your depth to 12.") == ([], None)
+
+
+def test_that_nothing_can_be_forgotten_is_said_whatever_the_assistant_may_change() -> None:
+    settings = {**SETTINGS, "assistant_changes": False}
+    changes, said = wanted(settings, PROMPTS, "Forget everything you know about me.")
+    assert changes == []
+    assert "memory_forget" in str(said)
+    assert wanted(settings, PROMPTS, "Set your units to metric.") == ([], None)

@@ -17,8 +17,9 @@ from mindful.core.errors import (
     NullValueError,
     WrongObjectError,
 )
-from mindful.core.ports import Row
+from mindful.core.ports import Database, Row
 from mindful.models import runtime
+from mindful.models.runtime import FoundEmbedder
 from unit.fakes import FakeDatabase, scripted, wrapped
 
 CITY = {"name": "city", "type": "text", "required": True, "pseudo": False}
@@ -280,10 +281,26 @@ def test_descriptions_are_embedded_once() -> None:
     assert all(tool._vectors[key] is vector for key, vector in held.items())
 
 
+def test_another_embedder_of_the_same_name_embeds_them_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    db = Chat(WEATHER, CLOCK)
+    db.use("time of day now")
+    found = runtime.default_embedder
+
+    def changed(db: Database) -> FoundEmbedder | None:
+        embedder = found(db)
+        assert embedder
+        embedder.sha256 = "another"
+        return embedder
+
+    monkeypatch.setattr(runtime, "default_embedder", changed)
+    db.use("time of day now")
+    assert len(tool._vectors) == 4
+
+
 def test_a_full_cache_loses_no_tool_of_the_call() -> None:
     db = Chat(CLOCK, WEATHER)
     db.use("time of day now")
-    tool._vectors.update({("bob", "embedder", str(at)): [] for at in range(254)})
+    tool._vectors.update({("bob", "embedder", "", str(at)): [] for at in range(254)})
     db.tools = (CLOCK, WEATHER, of("other", "something else"))
     assert [call.name for call in db.use("time of day now")] == ["clock"]
     assert len(tool._vectors) == 3

@@ -24,6 +24,7 @@ def text(number: int, content: str, **changed: Any) -> Row:
         "turn": number,
         "speaker": None,
         "at": f"2024-05-{number % 28 + 1:02}T12:00:00+00:00",
+        "said_next": None,
     }
     return found | changed
 
@@ -41,7 +42,7 @@ class Texts(FakeDatabase):
                 "_mindful.consolidation_pending": lambda _since, most: [
                     {"id": one["id"]} for one in texts[:most]
                 ],
-                "from mindful.memory m where m.tenant = (select _mindful.tenant()) and m.id = any ($1)\n": self.read,
+                "_mindful.time_text(m.created_at) as at": self.read,
                 "_mindful.delete('memory_evidence'": [],
                 "s.system_prompt as content": said,
                 "from mindful.memory_statement s join": known,

@@ -15,6 +15,7 @@ from mindful.conversation.matter import ABOUT
 from mindful.conversation.naming import has_part, own_name
 from mindful.conversation.near import Stored
 from mindful.conversation.prompt import OWN
+from mindful.conversation.restated import restated, said_next
 from mindful.core.pattern import CAPITAL, IGNORECASE, Short, linear
 from mindful.core.ports import Database, Row
 from mindful.core.vector import to_text
@@ -165,10 +166,11 @@ def _of_topic(
 
 
 def _stated(db: Database, pattern: str, session_id: str | None) -> Sequence[Row]:
-    return db.rows(
+    rows = db.rows(
         """select id, content, kind, role, extract(epoch from created_at) as said_at,
                   1 as score, null::float as similarity, null::float as bm25
            from _mindful.stated_by_user($1, $2, $3)""",
         ("text", "integer", "uuid"),
         (pattern, _READ, session_id),
     )
+    return restated(db, said_next(db, rows))

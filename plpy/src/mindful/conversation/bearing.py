@@ -196,21 +196,22 @@ class Bearing(NamedTuple):
     def is_grounded(self, reply: str, shown: Collection[int]) -> bool:
         """Return whether a reply has words that answer the question, of one of the memories shown.
 
-        A question for several things needs words of each memory.
+        A question for several things needs words of each memory. Where everything is asked for, memories are quoted.
         """
         said = parts([reply])
         if self.own_name is not None:
             told = _TELLS_NAME.search(reply)
             return told is not None and told[1].lower().startswith(self.own_name.lower())
-        if not self.everything and _DENIES.search(reply) and not self._is_denied(shown):
+        if self.everything:
+            return False  # a small model adds a profession to a name
+        if _DENIES.search(reply) and not self._is_denied(shown):
             return False  # the memory is about what is asked; a small model denies it
         if any(new in shown and self._is_of_old(said, old, new) for old, new in self.outdated.items()):
             return False  # the newer memory names the older answer too
         if name := self.name_told(shown):
             return any(part.lower() in said for part in _PART.findall(_TITLE.sub("", name)))
-        enough = all if self.everything else any
         rests = [
-            enough(set(_PART.findall(word.lower())) - {"s"} <= said for word in words)
+            any(set(_PART.findall(word.lower())) - {"s"} <= said for word in words)
             for id_ in self._answering_of(shown)
             if (words := grounds(self.question, self.contents[id_]))
         ]

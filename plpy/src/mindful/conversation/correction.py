@@ -23,6 +23,8 @@ FOLLOWING = 8
 ASKED = "?"
 """Stands for a turn of the assistant that ends with a question."""
 _LONGEST_STATEMENT = 300
+_LONGEST_ASKING = 10_000
+"""Bytes of a reply below which its end is read for a question."""
 _END = r"[,.:;!\u2013\u2014-]"
 _CORRECTS = Short(
     r"^\W*(?:(?:oh dear|oh|ah|um|well)\W+)*(?:"
@@ -73,7 +75,20 @@ _HAS_SUBJECT = Short(
 """A clause with a subject of its own: "the dentist is on Friday"."""
 _ADDRESSED = linear(rf"^{FULL_NAME}[.!]*$")
 _ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth"
+_NO_PLACE = (
+    "time|holiday|vacation|sale|fact|general|particular|person|advance|case|charge|love|trouble|touch|debt|front|mind|"
+    "purpose|foot|average|hand|fire|weekdays?|weekends?|day|week|month|year|hours?|minutes?|moment|end|beginning|"
+    "start|past|future|meantime|summer|winter|spring|autumn|fall|mood|hurry|rush|pain|least|most|first|last|once"
+)
+"""Nouns that make no place of a preposition: "in the end"."""
 _HOUR = r"(?:(?:half|quarter) (?:past|to) )?"
+_DAYTIMES = "mornings?|afternoons?|evenings?|nights?"
+_PLACE = linear(
+    r"\b(?:in|on|at|under|behind|beside|near|above|below|inside|from|by|next to) "
+    rf"(?!(?:the )?(?:{_DAYTIMES}|{WEEKDAYS}|{MONTHS}|{_NO_PLACE})\b)(?:[^\W\d]+ ){{0,3}}[^\W\d]+(?=[.!]*$)"
+)
+_WHERE = frozenset(("in", "on", "under", "behind", "beside", "near", "above", "below", "inside", "next"))
+"""Prepositions that may replace each other: "on the table", "under the bed". Others say something else."""
 _VALUES = (
     linear(rf"\b(?:{WEEKDAYS})\b", IGNORECASE),
     linear(r"\b\d{1,2}(?:st|nd|rd|th)\b", IGNORECASE),
@@ -81,12 +96,10 @@ _VALUES = (
     linear(rf"\b(?:{COLORS})\b", IGNORECASE),
     linear(rf"\b{_HOUR}(?:\d++(?:[.,:]\d+)*|(?:{NUMBERS}|noon|midnight|{_ORDINALS})\b)", IGNORECASE),
     linear(rf"(?:(?<=[^\W.!?:] )|(?<=, )|(?<=^))(?!(?:I|Not|The|My|Our)\b){FULL_NAME}(?:['\u2019]s)?"),
-    linear(
-        r"\b(?:in|on|at|under|behind|beside|near|above|below|inside|from|by|next to) "
-        r"(?:[^\W\d]+ ){0,3}[^\W\d]+(?=[.!]*$)"
-    ),
+    linear(rf"\b(?:{_DAYTIMES})\b", IGNORECASE),
+    _PLACE,
 )
-"""Kinds of values, of which a correction has one: weekdays, days, months, colors, numbers, names and places."""
+"""Kinds of values, of which a correction has one: weekdays, days, months, colors, numbers, names, times and places."""
 _LANGUAGE = linear(rf"\bin (?:{LANGUAGES})\b", IGNORECASE)
 """A language, which is no place: "No, in English." asks for another answer."""
 _SAID = linear(r"[^\W_]+")
@@ -98,6 +111,13 @@ _LITTLE = frozenset(
     )
 )
 """Words that say nothing beside a value."""
+_PREPOSITIONS = frozenset(
+    ("in", "on", "at", "to", "from", "by", "with", "for", "under", "behind", "of", "near")
+)
+_DEFINITE = frozenset(("the", "my", "our", "his", "her", "their"))
+_ARTICLES = _DEFINITE | {"a", "an"}
+_NO_VALUE = frozenset(("none", "no", "nothing"))
+"""Words of numbers that take another place in a sentence than a number does."""
 _BUT = Short(r"^not (.{2,50}?),? but (.{2,50}?)[.!]*$", LONGEST, IGNORECASE)
 _BEFORE = Short(r"(\w+) (?:the |a |an |my |our )?$", _LONGEST_STATEMENT)
 _CAPITAL = linear(CAPITAL)
@@ -148,6 +168,23 @@ def corrected(statement: str, later: Iterable[str]) -> str:
     return statement
 
 
+def statement_corrected(before: Sequence[Row], message: str) -> Row | None:
+    """Return the statement that a message corrects, of the turns before it, newest first; None without one.
+
+    The content of a turn of the assistant is ASKED, or says nothing.
+    """
+    later = [message]
+    for turn in before:
+        if turn["role"] != "user":
+            later = [ASKED, *later] if turn["content"] == ASKED else later
+        elif corrects(turn["content"]):
+            later = [turn["content"], *later]
+        else:
+            statement = turn["content"]
+            return turn if corrected(statement, later) != corrected(statement, later[:-1]) else None
+    return None
+
+
 def corrected_turns(turns: Sequence[Row]) -> list[Row]:
     """Return turns, newest first, with the user's statements as corrected."""
     said: list[Row] = []
@@ -156,7 +193,7 @@ def corrected_turns(turns: Sequence[Row]) -> list[Row]:
         content = turn["content"]
         if turn["role"] != "user":
             said.append(turn)
-            later.appendleft(ASKED if content.rstrip().endswith("?") else None)
+            later.appendleft(ASKED if _ends_asking(content) else None)
             continue
         said.append({**turn, "content": corrected(content, filter(None, later))})
         if corrects(content):
@@ -164,6 +201,11 @@ def corrected_turns(turns: Sequence[Row]) -> list[Row]:
         else:
             later.clear()
     return said
+
+
+def _ends_asking(content: str) -> bool:
+    """Do as _mindful.ends_asking does in SQL."""
+    return content.rstrip(" \t\r\n\"')").endswith("?") and len(content.encode()) < _LONGEST_ASKING
 
 
 def _with(statement: str, fragment: str) -> str | None:
@@ -216,6 +258,14 @@ def _place(statement: str, form: Linear, right: Found, fragment: str, wrong: Seq
     values = [value for value in form.finditer(statement) if _is_value(value)]
     if wrong:
         values = [value for value in values if value[0].lower() == wrong[0][0].lower()]
+    if form is _PLACE:
+        values = [value for value in values if _are_alike(value[0], right[0])]
+    elif _CAPITAL.match(right[0]):
+        values = [
+            value
+            for value in values
+            if _stand_alike(_word_before(statement, value), _word_before(fragment, right))
+        ]
     if len(values) > 1 and _CAPITAL.match(right[0]):
         values = [value for value in values if value.start()] if len(values) == 2 else values
     if len(values) > 1:
@@ -224,8 +274,23 @@ def _place(statement: str, form: Linear, right: Found, fragment: str, wrong: Seq
     return values[0] if len(values) == 1 and values[0][0].lower() != right[0].lower() else None
 
 
+def _are_alike(one: str, other: str) -> bool:
+    """Return whether two places have the same form: "in Graz" is none of "in a meeting" and of "at Siemens"."""
+    (first, *ones), (second, *others) = one.split(), other.split()
+    has_name = [any(map(_CAPITAL.match, words)) for words in (ones, others)]
+    articles = [words[0] if words[0] in _ARTICLES else "" for words in (ones, others)]
+    if has_name[0] != has_name[1] or (articles[0] in _DEFINITE) != (articles[1] in _DEFINITE):
+        return False
+    return first == second or (not has_name[0] and {first, second} <= _WHERE)
+
+
+def _stand_alike(one: str | None, other: str | None) -> bool:
+    """Return whether names stand after the same preposition, or one of them after none."""
+    return one == other or not {one, other} <= _PREPOSITIONS
+
+
 def _is_value(value: Found) -> bool:
-    return value[0].lower() not in EMPTY
+    return value[0].lower() not in EMPTY | _NO_VALUE
 
 
 def _word_before(text: str, value: Found) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +36,7 @@ _FORGET = Short(
     _LONGEST,
     IGNORECASE,
 )
+_QUOTES = " '\"\u2018\u2019\u201c\u201d\u00ab\u00bb"
 _CANNOT_FORGET = (
     "I cannot delete memories in a chat, so nothing was deleted. "
     'Use memory_forget: SELECT * FROM memory_forget(filter => \'{"content": "..."}\', dry_run => true);'
@@ -47,21 +47,21 @@ def wanted(
     settings: Mapping[str, Any], prompts: Mapping[str, Row], message: str
 ) -> tuple[list[Change], str | None]:
     """Find what a message asks to be changed, where the assistant may do so, or the reply that it cannot be."""
+    line = len(message) <= _LONGEST and "\n" not in message.strip()
+    if line and _FORGET.fullmatch(core_of(message.strip())[0]):
+        return [], _CANNOT_FORGET
     if not settings["assistant_changes"]:
         return [], None
-    changes = requested(message)
-    return (changes, None) if changes else _named(settings, prompts, message)
+    if changes := requested(message):
+        return changes, None
+    return _named(settings, prompts, message.strip()) if line else ([], None)
 
 
 def _named(
     settings: Mapping[str, Any], prompts: Mapping[str, Row], message: str
 ) -> tuple[list[Change], str | None]:
     """Return the change that a message asks for by a setting's name, or the reply that it cannot be made."""
-    if len(message) > _LONGEST or "\n" in message.strip():
-        return [], None
-    core, lasting = core_of(message.strip())
-    if _FORGET.fullmatch(core):
-        return [], _CANNOT_FORGET
+    core, lasting = core_of(message)
     found = _REQUEST.fullmatch(core)
     if not found:
         return [], None
@@ -70,21 +70,27 @@ def _named(
     key = _key(name, prompts)
     if key is None:
         return [], _no_such(name, settings, prompts)
-    value = _value(parts["value"].strip(" '\""), prompts[key])
+    given = parts["value"].strip(_QUOTES)
+    value = _value(given, prompts[key])
     if value is None:
-        return [], f"The setting {_shown(key)} cannot be {json.dumps(parts['value'])}. {_range(prompts[key])}"
-    return [Change(key, value, "user" if lasting else "session", message.strip())], None
+        return [], f'The setting {_shown(key)} cannot be "{given}". {_range(prompts[key])}'
+    return [Change(key, value, "user" if lasting else "session", message)], None
+
+
+def _word(name: str) -> str:
+    """Return a name as keys are written."""
+    return name.lower().replace(" ", "_").replace("-", "_")
 
 
 def _key(name: str, prompts: Mapping[str, Row]) -> str | None:
     """Return the key of a setting that the assistant may change: by its key, its last part or another word."""
-    word = name.lower().replace(" ", "_").replace("-", "_")
+    word = _word(name)
     matches = [key for key in prompts if word in (key, key.rpartition(".")[2])]
     return matches[0] if len(matches) == 1 else _ALIASES.get(word)
 
 
 def _no_such(name: str, settings: Mapping[str, Any], prompts: Mapping[str, Row]) -> str:
-    key = name.lower().replace(" ", "_")
+    key = _word(name)
     if key in settings:
         return f"I may not change the setting {key} myself. Use setting_set('{key}', ...) to change it."
     known = ", ".join(map(_shown, prompts))

@@ -11,13 +11,13 @@ from mindful.conversation.about import known
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.bridge import named_instead
 from mindful.conversation.clarification import Clarified
-from mindful.conversation.correction import ASKED, FOLLOWING, corrected, is_bare, is_correction_of
 from mindful.conversation.expected import answers, kind_of
 from mindful.conversation.lesson import Lesson, lessons
 from mindful.conversation.matter import BEARS
 from mindful.conversation.near import Given
 from mindful.conversation.prompt import OWN, Part
 from mindful.conversation.reading import Reading
+from mindful.conversation.restated import restated
 from mindful.core.ports import Database, Row
 from mindful.core.vector import to_text
 from mindful.models import runtime
@@ -124,55 +124,16 @@ class Recall:
     def _found(self, message: str, vector: str | None, embedder: str | None, most: int) -> Sequence[Row]:
         # A summary repeats turns that are recalled themselves, beside others that have nothing to do with the message.
         rows = self._db.rows(
-            # LIMIT ends the scan of each session's index after the turns that may correct a statement.
             """select r.id, r.content, r.kind, r.role, r.score, r.similarity, r.bm25,
                    extract(epoch from r.created_at) as said_at, n.said_next
                from _mindful.memory_recall($1, _mindful.vector($2), $3, $4,
                    _mindful.chat_filter($5)) r
-               left join lateral (
-                   select array_agg(case when t.role = 'user' then left(t.content, 200) else $7 end order by t.turn)
-                       filter (where t.role = 'user' or _mindful.ends_asking(t.content)) as said_next
-                   from (
-                       select m.content, m.role, m.turn from mindful.memory m
-                       where m.tenant = (select _mindful.tenant()) and m.session_id = r.session_id and m.turn > r.turn
-                       order by m.turn
-                       limit $6
-                   ) t
-               ) n on r.role = 'user'
+               left join lateral _mindful.said_next(r.session_id, r.turn) n on r.role = 'user'
                where r.kind <> 'summary'""",
-            ("text", "text", "text", "integer", "uuid", "integer", "text"),
-            (message, vector, embedder, most, self._reading.session_id, FOLLOWING, ASKED),
+            ("text", "text", "text", "integer", "uuid"),
+            (message, vector, embedder, most, self._reading.session_id),
         )
-        corrections = self._corrections(
-            [row for row in rows if row["role"] == "user" and is_bare(row["content"])]
-        )
-        return [
-            {**row, "content": corrected(row["content"], row["said_next"] or ())}
-            for row in rows
-            if row["id"] not in corrections
-        ]
-
-    def _corrections(self, messages: Sequence[Row]) -> set[int]:
-        """Return which messages only correct the statement before them."""
-        if not messages:
-            return set()
-        before = self._db.rows(
-            """select m.id, m.content, (
-                   select b.content from mindful.memory b
-                   where b.tenant = m.tenant and b.session_id = m.session_id and b.turn < m.turn and b.role = 'user'
-                   order by b.turn desc
-                   limit 1
-               ) as statement
-               from mindful.memory m
-               where m.tenant = (select _mindful.tenant()) and m.id = any ($1)""",
-            ("bigint[]",),
-            ([message["id"] for message in messages],),
-        )
-        return {
-            row["id"]
-            for row in before
-            if row["statement"] and is_correction_of(row["statement"], row["content"])
-        }
+        return restated(self._db, rows)
 
     def _bridged(self, found: Bearing, embedder: FoundEmbedder, most: int) -> list[Row]:
         """Return the memory that answers the question about what another one names, and that other one."""

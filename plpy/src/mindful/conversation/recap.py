@@ -182,7 +182,7 @@ def _quotes(turns: Sequence[Row], taken: Sequence[tuple[Row, str]]) -> Iterator[
 
 
 def _excerpt(text: str) -> str:
-    return next(_sentences(text))[:200]
+    return next(_sentences(text), text)[:200]
 
 
 def _sentences(text: str) -> Iterator[str]:

@@ -21,9 +21,9 @@ from mindful.core.errors import (
 from mindful.core.pattern import linear
 from mindful.core.ports import Database, Generator, Message, ModelSpec, Row, Sampling, Vector
 from mindful.generate.call import Call, tokens_of
-from mindful.generate.llm import embed_texts
 from mindful.generate.schema import Schema
 from mindful.generate.schema_grammar import grammar_of
+from mindful.models import runtime
 
 _NAME = linear(r"[a-z][a-z0-9_]{0,62}")
 _WRAP = "Write a function in SQL or PL/pgSQL that calls it, SECURITY INVOKER and without VARIADIC, and register that."
@@ -45,8 +45,8 @@ _SCHEMAS: Mapping[str, Mapping[str, Any]] = {
     "json": {},
 }
 _MOST_VECTORS = 256
-_vectors: dict[tuple[str, str, str], Vector] = {}
-"""Embeddings of descriptions by tenant and embedder: a cache of this backend."""
+_vectors: dict[tuple[str, str, str, str], Vector] = {}
+"""Embeddings of descriptions by tenant, and by the embedder's name and checksum: a cache of this backend."""
 
 
 class ToolCall(NamedTuple):
@@ -149,15 +149,14 @@ class Toolbox:
             ("boolean",),
             (self._settings["chat_tools"] == "write",),
         )
-        has_embedder = tools and self._db.rows("select name from _mindful.model_find('embedder', null)")
-        if not has_embedder:
+        embedder = runtime.default_embedder(self._db) if tools else None
+        if embedder is None:
             return []
-        embedder = has_embedder[0]["name"]
         tenant = self._db.one("select _mindful.tenant() as tenant")["tenant"]
-        keys = [(tenant, embedder, _described(tool)) for tool in tools]
+        keys = [(tenant, embedder.name, embedder.sha256, _described(tool)) for tool in tools]
         known = {key: _vectors[key] for key in keys if key in _vectors}
         missing = [key for key in dict.fromkeys(keys) if key not in known]
-        wanted, *vectors = embed_texts(self._db, [message, *(text for _, _, text in missing)], None)
+        wanted, *vectors = embedder.embed([message, *(text for *_, text in missing)])
         if len(_vectors) + len(missing) > _MOST_VECTORS:
             _vectors.clear()
         known.update(zip(missing, vectors, strict=True))

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from mindful.conversation.correction import corrected, is_bare
+from mindful.conversation.restated import corrections
 from mindful.core.entry import sql_function
 from mindful.core.ports import Database
 from mindful.learning.extraction import Statement, rule
@@ -35,6 +37,8 @@ class Text(NamedTuple):
     turn: int | None
     speaker: str | None
     at: datetime
+    said_next: list[str] | None
+    """The user's messages after it, which may correct it."""
 
 
 @sql_function
@@ -72,8 +76,10 @@ def consolidate(
 def _texts(db: Database, ids: Sequence[int]) -> list[Text]:
     rows = db.rows(
         """select m.id, m.kind, m.role, m.content, m.content_hash, m.session_id::text, m.turn,
-               m.metadata ->> 'speaker' as speaker, _mindful.time_text(m.created_at) as at
-           from mindful.memory m where m.tenant = (select _mindful.tenant()) and m.id = any ($1)
+               m.metadata ->> 'speaker' as speaker, _mindful.time_text(m.created_at) as at, n.said_next
+           from mindful.memory m
+           left join lateral _mindful.said_next(m.session_id, m.turn) n on m.role = 'user'
+           where m.tenant = (select _mindful.tenant()) and m.id = any ($1)
            order by m.created_at, m.id""",
         ("bigint[]",),
         (list(ids),),
@@ -94,6 +100,9 @@ class _Batch:
         """Extract facts from texts, and write them with their evidence, entities and links."""
         ids = [text.id for text in texts]
         self._store.forget_lost_quotes(ids)
+        bare = [text.id for text in texts if text.role == "user" and is_bare(text.content)]
+        if statements := corrections(self._db, bare):
+            self._store.forget_quotes([*statements.values()])
         drawn = list(self._statements(texts))
         resolver = Resolver(self._store.known({statement.subject for _, statement in drawn}))
         links, facts = Links(), Counter[int]()
@@ -135,12 +144,16 @@ class _Batch:
         return list(rule.statements(text.content, _speaker(text), text.at, self._db.check))
 
     def _is_readable(self, text: Text) -> bool:
-        """Return whether a text is a user's message or a document, and no prompt template."""
+        """Return whether a text is a document or an uncorrected message of the user, and no prompt template."""
         if text.kind == "message" and text.role != "user":
             self._rejected["system_prompt" if text.role == "system" else "generated"] += 1
             return False
         if TEMPLATE.search(text.content):
             self._rejected["template"] += 1
+            return False
+        # Evidence is quoted, and what the user meant stands in no text. Recall reads the statement as corrected.
+        if corrected(text.content, text.said_next or ()) != text.content:
+            self._rejected["corrected"] += 1
             return False
         return True
 

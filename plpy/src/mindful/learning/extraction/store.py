@@ -32,6 +32,18 @@ class Store:
             (list(ids),),
         )
 
+    def forget_quotes(self, ids: Sequence[int]) -> None:
+        """Delete the evidence that facts have in texts which the user corrected."""
+        self._db.rows(
+            """select _mindful.delete('memory_evidence', pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
+                   'id', e.id, 'source_id', e.source_id, 'quote', e.quote)))
+               from mindful.memory_evidence e
+               where e.tenant = (select _mindful.tenant()) and e.source_id = any ($1)
+                   and exists (select from mindful.memory_statement s where s.tenant = e.tenant and s.id = e.id)""",
+            ("bigint[]",),
+            (list(ids),),
+        )
+
     def known(self, subjects: Iterable[str]) -> list[Fact]:
         """Return the stored facts about these subjects."""
         rows = self._db.rows(
