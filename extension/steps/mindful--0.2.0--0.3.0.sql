@@ -319,6 +319,20 @@ comment on column model.options is
 'Options of the provider: context_length (tokens), threads (default 1) and repack (default false; true copies Q4 weights into a faster layout in the memory of each connection). A generator also has the following. system_prompt: the default system prompt. layout: a text with {memories} and {message} that places recalled memories in the message. example (default true): whether a question with a memory and its answer comes before a message with memories, from which small models learn to answer. template: a Jinja chat template instead of the file''s. stop: an array of texts that end every answer. prompt_lookup (0 to 32, default 0): number of tokens that are guessed at once at temperature 0 if the answer repeats earlier text; answers stay the same, and copying gets faster (15 is a good value).';
 -- include sql/generate/llm.sql model_usage
 
+-- What runs Python, or an exception block, is PARALLEL UNSAFE.
+-- include sql/generate/each.sql _mindful.llm_embed_each
+-- include sql/memory/recall.sql _mindful.recall_reranked
+-- include sql/memory/sweep.sql embedding_compare
+-- include sql/generate/llm.sql llm_embed
+-- include sql/generate/each.sql llm_embed_many
+-- include sql/generate/llm.sql llm_embed_many
+-- include sql/generate/rerank.sql llm_rerank
+-- include sql/generate/llm.sql llm_token_count
+-- include sql/models/status.sql mindful_status
+-- include sql/core/slot.sql slot_status
+-- include sql/memory/transfer.sql _mindful.import_check
+-- include sql/memory/forget.sql _mindful.forget_filter
+
 -- Fewer plans that are made anew in each statement.
 -- include sql/core/tenant.sql _mindful.writable
 -- include sql/memory/argument.sql _mindful.time_argument

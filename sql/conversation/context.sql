@@ -109,14 +109,18 @@ begin
         return;
     end if;
     insert into mindful.memory_access (id)
-    select m.id from mindful.memory m
-    where m.tenant = own_tenant and m.id = any (ids)
-        and not exists (select from mindful.memory_access a where a.tenant = own_tenant and a.id = m.id)
-    order by m.id
+    select n.id
+    from (
+        select m.id from mindful.memory m
+        where m.tenant = own_tenant and m.id = any (ids)
+            and not exists (select from mindful.memory_access a where a.tenant = own_tenant and a.id = m.id)
+        order by m.id
+        for key share of m skip locked
+    ) n
     on conflict do nothing;
 end
 $$;
-comment on function _mindful.memory_shown(bigint[]) is 'Counts that memories were shown; a row that another transaction is counting in is left to it.';
+comment on function _mindful.memory_shown(bigint[]) is 'Counts that memories were shown. A row that another transaction is counting in is left to it, and a memory that one is deleting is not counted.';
 
 create function session_context(
     session_id uuid,

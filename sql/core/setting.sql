@@ -171,7 +171,8 @@ begin
         perform _mindful.raise('22023', format('setting %s has %s characters', key, length(value #>> '{}')),
             format('It must have at most %s characters.', defined.high));
     end if;
-    return value;
+    -- 5.0 is an integer, but does not read as one.
+    return case when defined.type = 'integer' then to_jsonb(trunc((value #>> '{}')::numeric)) else value end;
 end
 $$;
 comment on function _mindful.setting_check(text, jsonb, text) is

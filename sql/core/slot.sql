@@ -1,5 +1,5 @@
 create function slot_status() returns table (slot integer, pid integer)
-language plpython3u volatile parallel restricted security invoker
+language plpython3u volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.core.slot import slot_status

@@ -159,7 +159,7 @@ create function _mindful.llm_embed_each(
     on_error text,
     model text
 ) returns table (number integer, result vector, error jsonb)
-language plpython3u stable parallel restricted security invoker cost 1000000 rows 100
+language plpython3u stable parallel unsafe security invoker cost 1000000 rows 100
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.each import llm_embed_each
@@ -173,7 +173,7 @@ create function llm_embed_many(
     on_error error_action,
     model text default null
 ) returns table (number integer, result vector, error jsonb)
-language sql stable parallel restricted security invoker cost 1000000 rows 100
+language sql stable parallel unsafe security invoker cost 1000000 rows 100
 begin atomic
     select e.number, e.result, e.error from _mindful.llm_embed_each(contents, on_error::text, model) e;
 end;

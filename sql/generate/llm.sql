@@ -159,7 +159,7 @@ comment on function llm_stream(text, text, integer, real, integer, text, text[],
 'Deprecated name of llm_generate_stream, kept until version 0.4.0.';
 
 create function llm_embed(content text, model text default null) returns vector
-language plpython3u stable parallel restricted security invoker cost 10000
+language plpython3u stable parallel unsafe security invoker cost 10000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.llm import llm_embed
@@ -169,7 +169,7 @@ comment on function llm_embed(text, text) is
 'Embeds a text as a unit vector with an embedder (NULL: the default one). NULL gives NULL. A text longer than the context has the mean of its parts'' vectors. Errors: 22023 (empty text), 54000 (more than 256 KiB), 42704 (no such model), 55000 (no default embedder), 55P03 (no free slot), 57014 (cancelled). Example: select llm_embed(''a cat'') <=> llm_embed(''a kitten'') as cosine_distance;';
 
 create function llm_embed_many(contents text[], model text default null) returns vector[]
-language plpython3u stable parallel restricted security invoker cost 100000
+language plpython3u stable parallel unsafe security invoker cost 100000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.llm import llm_embed_many
@@ -179,7 +179,7 @@ comment on function llm_embed_many(text[], text) is
 'Embeds texts in batches, which is much faster than single calls, and returns the vectors in the order of the texts. A NULL element gives NULL, a NULL array gives NULL. Errors as llm_embed.';
 
 create function llm_token_count(content text, model text default null) returns integer
-language plpython3u stable parallel restricted security invoker cost 1000
+language plpython3u stable parallel unsafe security invoker cost 1000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.llm import llm_token_count

@@ -1,5 +1,5 @@
 create function llm_rerank(query text, contents text[], model text default null, limit_ms integer default null) returns real[]
-language plpython3u stable parallel restricted security invoker cost 1000000
+language plpython3u stable parallel unsafe security invoker cost 1000000
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.rerank import llm_rerank
@@ -10,7 +10,7 @@ comment on function llm_rerank(text, text[], text, integer) is
 
 create function llm_rank(query text, contents text[], model text default null)
 returns table (number integer, content text, score real)
-language plpython3u stable parallel restricted security invoker cost 1000000 rows 100
+language plpython3u stable parallel unsafe security invoker cost 1000000 rows 100
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.generate.rerank import llm_rank

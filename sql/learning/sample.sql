@@ -191,7 +191,7 @@ comment on type replay_detail is
 'Result of replay_run: facts above the thresholds, accepted pairs, refused pairs by reason, and facts below each threshold.';
 
 create function _mindful.replay_filter(filter jsonb) returns jsonb
-language plpgsql stable parallel safe security invoker
+language plpgsql stable parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare

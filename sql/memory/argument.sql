@@ -104,7 +104,7 @@ end;
 comment on function _mindful.level_argument(text, text) is 'Returns a level, NULL for none, or raises 22023.';
 
 create function _mindful.time_argument(name text, value text) returns timestamptz
-language plpgsql stable parallel safe security invoker
+language plpgsql stable parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
@@ -124,7 +124,7 @@ $$;
 comment on function _mindful.time_argument(text, text) is 'Returns a time, NULL for none, or raises 22008 (outside the years 1 to 9999) or 22023 (not a time).';
 
 create function _mindful.moment_argument(name text, value text) returns timestamptz
-language plpgsql stable parallel safe security invoker
+language plpgsql stable parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare

@@ -94,7 +94,7 @@ comment on function _mindful.attachment_delete(text, text[]) is
 'Deletes the memories of rows of an attached table by primary key, or of all rows (NULL).';
 
 create function _mindful.row_parts(contents text[]) returns table (number integer, part integer, parts integer, content text)
-language plpython3u stable parallel restricted security invoker rows 100
+language plpython3u stable parallel unsafe security invoker rows 100
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.memory.document import row_parts

@@ -272,7 +272,7 @@ comment on function _mindful.forget(bigint[], uuid[], text, boolean) is
 'Deletes memories and sessions with all rows that refer to them, and writes a receipt. A dry run executes the deletion and rolls it back, so the counts are exact.';
 
 create function _mindful.forget_filter(filter jsonb) returns bigint[]
-language plpgsql stable parallel safe security invoker
+language plpgsql stable parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare

@@ -1,5 +1,5 @@
 create function _mindful.session_argument(name text, session_id text) returns uuid
-language plpgsql stable parallel safe security invoker
+language plpgsql stable parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare

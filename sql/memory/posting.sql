@@ -168,14 +168,15 @@ declare
     tenant_language text := _mindful.recall_language();
 begin
     perform _mindful.tenant_switch(outer_tenant);
+    -- First of all, as a writer locks a memory before its words: what it changes meanwhile would leave words of the old text.
+    perform from mindful.memory m where m.tenant = index_rebuild.tenant order by m.id for no key update;
     update mindful.memory m set language = tenant_language
     where m.tenant = index_rebuild.tenant and m.language <> tenant_language;
     delete from mindful.memory_term t where t.tenant = index_rebuild.tenant;
-    -- The locks end deletions by others first: a memory that is gone gets no words.
     insert into mindful.memory_term (tenant, lexeme, id, frequency, length)
     select m.tenant, d.lexeme, m.id, d.frequency, d.length
-    from (select * from mindful.memory m where m.tenant = index_rebuild.tenant for key share) m,
-        _mindful.terms(m.content, m.language) d
+    from mindful.memory m, _mindful.terms(m.content, m.language) d
+    where m.tenant = index_rebuild.tenant
     on conflict do nothing;
     -- Other writers skip locked rows of memory_count, and add rows of their own.
     perform from mindful.memory_count c where c.tenant = index_rebuild.tenant for update;

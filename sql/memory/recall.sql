@@ -56,7 +56,7 @@ $$;
 comment on function _mindful.recall_options() is 'The settings recall_... in force, as setting_get gives them, by one plan that the session keeps.';
 
 create function _mindful.recall_reranked(query text, ranked recall_score[], options jsonb) returns recall_score[]
-language plpgsql stable parallel restricted security invoker
+language plpgsql stable parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
@@ -156,7 +156,7 @@ create function _mindful.memory_recall(
     diversity real default 0,
     rerank boolean default false
 ) returns setof recalled_memory
-language plpgsql stable parallel restricted security invoker rows 10
+language plpgsql stable parallel unsafe security invoker rows 10
 set search_path = pg_catalog, mindful, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -236,7 +236,7 @@ create function memory_recall(
     source text default null,
     scope text default null
 ) returns setof recalled_memory
-language plpgsql stable parallel restricted security invoker rows 5
+language plpgsql stable parallel unsafe security invoker rows 5
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare

@@ -191,7 +191,7 @@ comment on view embedding_status is
 
 create function embedding_compare(query text, models text[] default null, k integer default 5)
 returns table (model text, rank bigint, id bigint, similarity double precision, content text)
-language plpgsql stable parallel restricted security invoker rows 10
+language plpgsql stable parallel unsafe security invoker rows 10
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 #variable_conflict use_column

@@ -138,7 +138,7 @@ comment on function _mindful.import_rule(regclass) is
 'A query that reads a JSON object, $1, as a row of a table, and gives the first CHECK constraint that it breaks.';
 
 create function _mindful.import_check(lines text, document jsonb) returns void
-language plpgsql stable parallel safe security invoker
+language plpgsql stable parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare

@@ -16,7 +16,7 @@ comment on type status_detail is
 'Result of mindful_status: versions, Python environment, memory and loaded models of the connection.';
 
 create function mindful_status() returns status_detail
-language plpython3u stable parallel restricted security invoker
+language plpython3u stable parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $python$
 from mindful.models.status import mindful_status

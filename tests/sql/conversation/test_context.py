@@ -3,7 +3,8 @@
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from support import SCRIPTED_GENERATOR, Connect
+from support import SCRIPTED_GENERATOR, Connect, one
+from support.deletion import delete
 
 
 def parts(connection: psycopg.Connection, message: str = "Hello?") -> list[tuple[str, str, str]]:
@@ -111,3 +112,14 @@ def test_a_turn_that_was_rolled_back_is_shown_to_nobody(brief: str, ana: psycopg
         warm = ana.execute(counted, row).fetchone()
     ana.execute("select model_unload()")
     assert ana.execute(counted, row).fetchone() == warm
+
+
+def test_a_memory_that_is_being_forgotten_ends_no_chat(connect: Connect) -> None:
+    first, second = connect("ana"), connect("ana")
+    gone = remember(first, "The bicycle is in the shed.", {})
+    with first.transaction():
+        delete(first, "memory")
+        second.execute("set lock_timeout = '200ms'")
+        second.execute("select _mindful.memory_shown(array[%s]::bigint[])", (gone,))
+    second.execute("select _mindful.memory_shown(array[%s]::bigint[])", (gone,))
+    assert one(first, "select count(*) from memory_access") == 0

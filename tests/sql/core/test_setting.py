@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.types.json import Jsonb
-from support import fails
+from support import fails, one
 
 
 def get(connection: psycopg.Connection, key: str) -> object:
@@ -313,3 +313,10 @@ def test_a_description_is_a_noun_phrase_that_ends_with_a_full_stop(ana: psycopg.
                or description ~ '^(?:A|The|How|What|When|Where|Which|After|By|From|Towards) '"""
     ).fetchall()
     assert wrong == []
+
+
+def test_an_integer_with_a_fraction_of_zero_is_stored_as_one(ana: psycopg.Connection) -> None:
+    for given in ("30.0", "3e1", "30.000"):
+        ana.execute("select setting_set('chat_memories', %s::jsonb)", (given,))
+        assert one(ana, "select setting_get('chat_memories')::text") == "30"
+    assert one(ana, "select count(*) from session_context(session_start(), 'Hi')") > 0

@@ -428,3 +428,22 @@ def test_a_text_of_many_that_fails_is_named(ana: psycopg.Connection) -> None:
         None,
         [],
     )
+
+
+@pytest.mark.parametrize("call", ["llm_generate('x', ", "llm_generate_many('{x,y}', ", "llm_extract('x', "])
+@pytest.mark.parametrize(
+    "schema",
+    ['{"enum": []}', '{"type": "integer", "minimum": 1e5000}', '{"a": ' + "[" * 5000 + "]" * 5000 + "}"],
+)
+def test_what_python_cannot_read_or_nothing_fits_is_refused(
+    ana: psycopg.Connection, call: str, schema: str
+) -> None:
+    with fails("22023"):
+        ana.execute(f"select {call}json_schema => %s)".encode(), (schema,))
+
+
+def test_errors_beside_rows_tell_of_a_schema_that_nothing_fits(ana: psycopg.Connection) -> None:
+    with fails("22023", hint="Relax"):
+        ana.execute(
+            "select * from llm_generate_many('{x}', json_schema => '{\"enum\": []}', on_error => 'null')"
+        )

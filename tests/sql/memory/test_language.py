@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import psycopg
 import pytest
-from support import fails, one
+from support import Connect, fails, one
 from support.deletion import delete
 from support.memories import remember, remember_all
 
@@ -161,3 +163,20 @@ def test_an_import_takes_the_language_of_its_new_tenant(
     bob.execute("select memory_import(%s)", (psycopg.types.json.Jsonb(lines),))
     assert matches(bob, "Haus") == [GERMAN[0]]
     check(bob)
+
+
+@pytest.mark.parametrize("text", ["The green ship sails.", "Nothing of it."])
+def test_a_change_beside_a_rebuild_leaves_no_word_of_the_old_text(connect: Connect, text: str) -> None:
+    first, second = connect("ana"), connect("ana")
+    old = remember(first, "The blue ship sails.")
+    with ThreadPoolExecutor() as pool:
+        with first.transaction():
+            first.execute("select memory_index_rebuild()")
+            waiting = pool.submit(second.execute, "update memory set content = %s where id = %s", (text, old))
+            while not one(first, "select count(*) from pg_locks where not granted"):
+                assert not waiting.done()
+        waiting.result()
+    words = first.execute("select lexeme from memory_term where id = %s", (old,)).fetchall()
+    assert {word for (word,) in words} == set(
+        one(first, "select tsvector_to_array(to_tsvector('english', %s))", text)
+    )

@@ -17,8 +17,7 @@ from mindful.conversation.reading import read
 from mindful.conversation.recap import keep_up
 from mindful.conversation.reply import (
     Reply,
-    extracted,
-    is_grounded,
+    is_checked,
     is_unanswered,
     prepared,
     settled,
@@ -133,7 +132,7 @@ class Chat:
         return self._finish(settled(self.context, text), self._wanted) + self._notice()
 
     def stream(self) -> Iterator[str]:
-        """Yield the reply as it is made, then store both turns."""
+        """Yield the reply as it is made, then store both turns. One that memories must bear out comes whole."""
         if is_unanswered(self.context):
             yield self._without_answer()
             return
@@ -141,18 +140,18 @@ class Chat:
             yield asked
             return
         self._prepare()
-        text, held = "", ""
-        for piece in self._call.stream(self._db, self.context.memory_ids):
-            text += piece
-            held += piece
-            if is_grounded(self.context, text, part=True):
-                yield held
-                held = ""
-        reply = extracted(self.context) if held else spoken(text)
-        if held or not text.strip(BLANK):
-            yield reply.text
-        # What has been read cannot be taken back: nothing else is done than to flag it.
-        self._finish(reply, self._wanted.flagging(), streamed=True)
+        pieces = self._call.stream(self._db, self.context.memory_ids)
+        if is_checked(self.context):  # What has been read cannot be taken back.
+            yield self._finish(settled(self.context, "".join(pieces)), self._wanted)
+        else:
+            text = ""
+            for piece in pieces:
+                text += piece
+                yield piece
+            reply = spoken(text)
+            if not text.strip(BLANK):
+                yield reply.text
+            self._finish(reply, self._wanted.flagging(), streamed=True)
         if notice := self._notice():
             yield notice
 

@@ -5,7 +5,6 @@ Importing scikit-learn takes seconds, during which a cancel has to wait.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 from mindful.confidence import metric
 from mindful.confidence.calibrator import Calibrator, prior
 from mindful.confidence.metric import Check, unchecked
+from mindful.core.jsontext import loads
 
 FEWEST = 30
 """Minimum of labels for a fit. With fewer, the log-loss of Platt's fit is no better than the base rate's."""
@@ -94,7 +94,7 @@ def of_rows(rows: Sequence[Mapping[str, Any]]) -> Labeled:
     for stratum in (chats, ~chats):
         weights[stratum] /= weights[stratum].mean() if stratum.any() else 1
     return labeled(
-        [json.loads(row["signals"]) for row in rows],
+        [loads(row["signals"]) for row in rows],
         [row["correct"] for row in rows],
         weights.tolist(),
         [row["source"] for row in rows],

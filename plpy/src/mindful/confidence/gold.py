@@ -185,7 +185,7 @@ class Answering:
         try:
             tokens = tokens_of(self._generator, context.messages())
         except MindfulError as error:
-            raise type(error)(f"item {gold.item} of gold: {error}", error.hint) from None
+            raise error.about(f"item {gold.item} of gold") from None
         # The texts of the tokens tell where an answer repeats itself.
         return Call(self._spec, self._generator, tokens, self._sampling._replace(alternatives=0))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from mindful.confidence.gold import Answering, Gold, grade
 from mindful.confidence.lineage import Lineage
 from mindful.core.entry import writing_function
 from mindful.core.errors import InvalidParameterError, NotReadyError, NullValueError
+from mindful.core.jsontext import loads
 from mindful.core.ports import Database, Row
 from mindful.core.setting import settings_get
 from mindful.generate.sampling import sampling_of
@@ -105,7 +105,7 @@ class _Measure:
         """Return the first answer and the one by another way, or None if the settings do not try it."""
         gold = Gold(0, row["question"], (), "", row["memories"] or None)
         context = self._answering.context(gold)
-        signals = json.loads(row["signals"])
+        signals = loads(row["signals"])
         decision = decide(self._db, Lineage(self.model), row["with_memory"], signals)
         first = Attempt(self._answering.call(gold, context), context, row["answer"], decision)
         if decision.action == "answer":

@@ -9,6 +9,7 @@ from typing import Any
 
 from mindful.confidence.calibrator import Calibrator
 from mindful.confidence.lineage import TYPES
+from mindful.core.jsontext import loads
 from mindful.core.ports import Database
 
 FITTED = ("features", "means", "scales", "weights", "intercept", "knots_x", "knots_y")
@@ -35,7 +36,7 @@ def _stages(key: Stage, row: Mapping[str, Any]) -> list[tuple[Stage, str]]:
     """Return the kinds of answers, with their signals, that were judged before this one."""
     model, ways, second_model, with_memory, tier = key
     stages: list[tuple[Stage, str]] = []
-    for one in json.loads(row["attempts"]):
+    for one in loads(row["attempts"]):
         stage = (model, one["ways"], one["second_model"], one["with_memory"])
         signals = json.dumps(one["signals"])
         stages.append(((*stage, 0), signals))
@@ -64,7 +65,7 @@ def _flagged(
         if row["threshold"] is None:
             continue
         calibrator = Calibrator(**{name: row[name] for name in FITTED})
-        if calibrator.probability(json.loads(signals)) >= row["threshold"]:
+        if calibrator.probability(loads(signals)) >= row["threshold"]:
             return None
         path = [*path, row["threshold_id"]]
     return path

@@ -7,12 +7,12 @@ and things, which it can only answer from the memories in the prompt. All of it 
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 from mindful.confidence.gold import Gold
+from mindful.core.jsontext import loads
 
 _TOLD = 14
 """Questions of each form of a personal fact."""
@@ -23,7 +23,7 @@ _UNTOLD = 4
 @functools.cache
 def questions() -> Sequence[Gold]:
     """Return all questions, those of common knowledge first."""
-    facts = json.loads(resources.files("mindful.confidence").joinpath("facts.json").read_text())
+    facts = loads(resources.files("mindful.confidence").joinpath("facts.json").read_text())
     found = [*_general(facts), *_arithmetic(facts["arithmetic"]), *_personal(facts)]
     return [Gold(at, *one) for at, one in enumerate(found, start=1)]
 

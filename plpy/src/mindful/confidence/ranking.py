@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from mindful.confidence.calibrator import Calibrator
 from mindful.confidence.lineage import Lineage
+from mindful.core.jsontext import loads
 from mindful.core.ports import Database
 
 _PRIOR = 20
@@ -73,8 +74,8 @@ def find(db: Database, lineage: Lineage, with_memory: bool, tier: int) -> Rankin
     )
     if not rows:
         return None
-    own = form(json.loads(rows[0]["options"]))
-    newest = json.loads(rows[0].get("surveyed") or "{}").get(own)
+    own = form(loads(rows[0]["options"]))
+    newest = loads(rows[0].get("surveyed") or "{}").get(own)
     return shipped().get((rows[0]["sha256"], own, with_memory, tier)) or (newest and _surveyed(newest))
 
 
@@ -90,7 +91,7 @@ def shipped() -> Mapping[tuple[str, str, bool, int], Ranking]:
     # importlib.resources would import tempfile, shutil and pathlib: 6 ms of a connection's first chat.
     with open(os.path.join(os.path.dirname(__file__), "rankings.json"), encoding="utf-8") as file:
         text = file.read()
-    return read(json.loads(text))
+    return read(loads(text))
 
 
 def read(entries: Sequence[Mapping[str, Any]]) -> Mapping[tuple[str, str, bool, int], Ranking]:

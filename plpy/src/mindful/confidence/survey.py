@@ -13,6 +13,7 @@ from mindful.confidence.ranking import form
 from mindful.confidence.signal import features
 from mindful.core.entry import sql_function, writing_function
 from mindful.core.errors import InvalidParameterError, NotReadyError, NullValueError
+from mindful.core.jsontext import loads
 from mindful.core.ports import Database, ModelSpec
 from mindful.generate.sampling import sampling_of
 from mindful.models import runtime
@@ -133,7 +134,7 @@ class _Survey:
     def _fitted(self, with_memory: bool, rows: Sequence[Mapping[str, Any]], tier: int) -> dict[str, Any]:
         from mindful.confidence import fit
 
-        answers = fit.labeled([json.loads(row["signals"]) for row in rows], [row["correct"] for row in rows])
+        answers = fit.labeled([loads(row["signals"]) for row in rows], [row["correct"] for row in rows])
         if len(answers) < fit.FEWEST or not answers.rare:
             return {}
         names = features(tier, with_memory)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mindful.confidence.calibrator import Calibrator
 from mindful.confidence.path import FITTED
 from mindful.confidence.promise import Promise
+from mindful.core.jsontext import loads
 
 if TYPE_CHECKING:
     from mindful.confidence.fit import Labeled
@@ -37,7 +37,7 @@ class Used:
 def used_of(row: Mapping[str, Any]) -> Used:
     """Read a row of the table `calibrator`."""
     fitted = Calibrator(**{name: row[name] for name in FITTED})
-    metrics, shipped = json.loads(row["metrics"]), row["origin"] == "shipped"
+    metrics, shipped = loads(row["metrics"]), row["origin"] == "shipped"
     return Used(fitted, row["unit"], metrics, row["last_outcome"], row["id"], shipped)
 
 
@@ -142,7 +142,7 @@ def coverage(calibrator: Calibrator, rows: Sequence[Mapping[str, Any]], value: f
     if value is None or not rows:
         return 0.0
     mass = [1 / row["propensity"] for row in rows]
-    reached = [calibrator.probability(json.loads(row["signals"])) >= value for row in rows]
+    reached = [calibrator.probability(loads(row["signals"])) >= value for row in rows]
     return float(sum(one for one, passed in zip(mass, reached, strict=True) if passed) / sum(mass))
 
 

@@ -16,6 +16,7 @@ from mindful.confidence.signal import features
 from mindful.conversation.reply import asked, replies
 from mindful.core.entry import writing_function
 from mindful.core.errors import InvalidParameterError, NullValueError
+from mindful.core.jsontext import loads
 from mindful.core.ports import Completion, Database, Row, Sampling
 from mindful.core.setting import setting_get
 from mindful.core.slot import Turn
@@ -46,7 +47,7 @@ def confidence_tune(
         if not low <= value <= 100_000:
             raise InvalidParameterError(f"{name} is {value}", f"Pass {name} between {low} and 100000.")
     name = runtime.find(db, "generator", model).name
-    recent = json.loads(
+    recent = loads(
         db.one("select _mindful.confidence_recent($1, $2) as found", ("text", "integer"), (name, _DAYS))[
             "found"
         ]
@@ -253,7 +254,7 @@ class _Tier(Knob):
 
 
 def _costs(row: Row) -> dict[str, float]:
-    costs: dict[str, float] = json.loads(row["signal_ms"])
+    costs: dict[str, float] = loads(row["signal_ms"])
     return costs
 
 
@@ -298,7 +299,7 @@ class _Escalation(Knob):
 def _tuned(db: Database, knob: Knob) -> Tuning:
     """Choose a value on the older labels, and test it against the one in force on the newer labels."""
     state = db.one("select value, by_hand from _mindful.tuning_current($1)", ("text",), (knob.key,))
-    current = json.loads(state["value"])
+    current = loads(state["value"])
     if state["by_hand"]:
         return Tuning(knob.key, current, None, False, "not changed: the user set or undid this setting", {})
     if lacks := knob.lacks:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from mindful.core.jsontext import loads
 from mindful.core.pattern import CAPITAL, IGNORECASE, Short, linear
 from mindful.core.ports import Database
 from mindful.core.text import words
@@ -141,7 +141,7 @@ def resolve(db: Database, message_id: int, reply: str) -> Clarified | None:
     if not rows:
         return None
     row = rows[0]
-    asked = Question(**json.loads(row["clarification"]))
+    asked = Question(**loads(row["clarification"]))
     if asked.of == "reference":
         return Clarified(row["decision_id"], referring(row["question"], asked.choices[0], reply))
     choice = chosen(asked.choices, reply)

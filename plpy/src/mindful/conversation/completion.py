@@ -12,6 +12,7 @@ from mindful.conversation.offer import Reader, offer_of
 from mindful.conversation.state import ListState
 from mindful.core.entry import sql_function
 from mindful.core.errors import InvalidParameterError
+from mindful.core.jsontext import loads
 from mindful.core.ports import Database, Piece, Sampling
 from mindful.generate.call import Call, check_fits, constrained, seed_of
 from mindful.generate.sampling import Drawing, full_sampling_of, within
@@ -124,7 +125,7 @@ class Request:
             yield piece | {"choice": number, "tool_call": given and json.dumps(given)}
         usage = call.outcome()
         reason = _reason(usage.pop("finish_reason"), is_call)
-        usage |= {"signals": json.loads(usage["signals"]), "model": self._spec.name}
+        usage |= {"signals": loads(usage["signals"]), "model": self._spec.name}
         yield _piece() | {"choice": number, "finish_reason": reason, "usage": json.dumps(usage)}
 
     def _call(self, number: int) -> Call:
@@ -182,7 +183,7 @@ def _shown(data: bytes) -> str:
 
 
 def _logprob(piece: Row) -> Row:
-    alternatives = json.loads(piece["alternatives"])
+    alternatives = loads(piece["alternatives"])
     return {
         "token": piece["token"],
         "bytes": list(piece["bytes"]),

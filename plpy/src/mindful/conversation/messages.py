@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mindful.core.errors import ContextLengthError, InvalidParameterError
+from mindful.core.jsontext import loads
 from mindful.core.ports import Generator, Message
 from mindful.generate.call import BLANK, check_length
 from mindful.generate.sampling import parsed
@@ -132,7 +133,7 @@ def _call(name: str, call: Any) -> str:
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise InvalidParameterError(f"{name} holds a call without a function's name", "Give function.name.")
     try:
-        arguments = json.loads(function.get("arguments") or "{}")
+        arguments = loads(function.get("arguments") or "{}")
     except (ValueError, TypeError, RecursionError):
         raise InvalidParameterError(
             f"{name} holds arguments that are not JSON", "Give them as JSON text."

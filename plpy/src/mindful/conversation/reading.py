@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mindful.conversation.correction import corrected_turns
 from mindful.core.errors import UndefinedObjectError
+from mindful.core.jsontext import loads
 from mindful.core.ports import Database, Row
 
 
@@ -35,7 +35,7 @@ def read(db: Database, session_id: str | None, turns: int, model: str, message: 
         ("uuid", "integer", "text", "text"),
         (session_id, turns, model, message),
     )
-    found = json.loads(row["found"])
+    found = loads(row["found"])
     if session_id is not None and found["session"] is None:
         raise UndefinedObjectError(
             f"there is no session {session_id}", "Start one with session_start(), or look in mindful.session."

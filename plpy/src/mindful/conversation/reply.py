@@ -80,14 +80,19 @@ def replies(contexts: Sequence[Context], texts: Sequence[str]) -> Iterator[Reply
         yield unanswered(context) if is_unanswered(context) else settled(context, next(rest))
 
 
-def is_grounded(context: Context, text: str, part: bool = False) -> bool:
-    """Return whether a text, or the part of it made so far, rests on a memory that answers the message, if any."""
+def is_checked(context: Context) -> bool:
+    """Return whether a reply must rest on memories: the message asks for what only they can tell."""
+    return context.bearing is not None and context.bearing.own
+
+
+def is_grounded(context: Context, text: str) -> bool:
+    """Return whether a text rests on a memory that answers the message, if any."""
     found = context.bearing
     if found is None or not found.own:
         return True
     if context.repeats_example(text) or not found.is_grounded(text, context.shown_ids):
         return False
-    return part or not found.quoted(context.shown_ids) or not invents(text, _sources(context))
+    return not found.quoted(context.shown_ids) or not invents(text, _sources(context))
 
 
 def is_invented(context: Context, text: str) -> bool:

@@ -18,6 +18,7 @@ from mindful.core.errors import (
     NullValueError,
     WrongObjectError,
 )
+from mindful.core.jsontext import loads
 from mindful.core.pattern import linear
 from mindful.core.ports import Database, Generator, Message, ModelSpec, Row, Sampling, Vector
 from mindful.generate.call import Call, tokens_of
@@ -69,7 +70,7 @@ class ToolCall(NamedTuple):
         """Store it as a message of a session."""
         metadata = {
             "tool": self.name,
-            "arguments": json.loads(self.arguments or "null"),
+            "arguments": loads(self.arguments or "null"),
             "result": self.result,
             "outcome": self.outcome,
             "sqlstate": self.sqlstate,
@@ -110,7 +111,7 @@ def tool_register(
     found = db.one("select * from _mindful.tool_function($1)", ("text",), (function,))
     if found["kind"] is not None:
         raise WrongObjectError(f"{function} {found['kind']}", _WRAP)
-    arguments = json.loads(found["arguments"])
+    arguments = loads(found["arguments"])
     schema = json.dumps(_schema_of(arguments)) if json_schema is None else json_schema
     _check_schema(schema, arguments, db.check)
     entered = None
@@ -170,7 +171,7 @@ class Toolbox:
         arguments: str | None = None
         try:
             arguments = self._arguments(tool, message)
-            given = json.loads(arguments)
+            given = loads(arguments)
             rows = self._db.attempt(
                 "select _mindful.tool_run($1, $2, $3)::text as result",
                 ("text", "jsonb", "boolean"),
@@ -205,7 +206,7 @@ def _described(tool: Row) -> str:
 
 def _statement(tool: Row, given: Mapping[str, Any]) -> str:
     """Return the SQL of a call: each argument by name, read from JSON as its SQL type."""
-    types = {argument["name"]: argument["type"] for argument in json.loads(tool["arguments"])}
+    types = {argument["name"]: argument["type"] for argument in loads(tool["arguments"])}
     columns = ", ".join(f"{_identifier(name)} {types[name]}" for name in given)
     passed = ", ".join(f"{_identifier(name)} => given.{_identifier(name)}" for name in given)
     call = f"{tool['relation']}({passed})"

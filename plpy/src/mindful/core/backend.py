@@ -12,7 +12,7 @@ from typing import Any
 
 import plpy
 from mindful import __version__
-from mindful.core.errors import AttemptError, MindfulError, NotReadyError
+from mindful.core.errors import AttemptError, MindfulError, NotReadyError, ParallelQueryError
 from mindful.core.ports import Row
 
 # PL/Python prefixes a message with the exception's module and class; these two make that prefix "mindful: ".
@@ -36,6 +36,7 @@ _interrupt = ctypes.c_int.in_dll(ctypes.CDLL(None), "InterruptPending")
 # 32 random bytes of the cluster's control file. No role can read them by SQL; the server uses them to imitate password
 # checks for roles that do not exist.
 _server = ctypes.CDLL(None)
+_server.IsInParallelMode.restype = ctypes.c_bool
 _nonce = _server.GetMockAuthenticationNonce
 _nonce.restype = ctypes.POINTER(ctypes.c_char * 32)
 
@@ -209,8 +210,23 @@ class Backend:
 _backend = Backend()
 
 
+def refuse_parallel() -> None:
+    """Raise in a parallel query, before the first statement.
+
+    Each statement of PL/Python begins a subtransaction. In a parallel query the server refuses that by a jump through
+    Python's frames, after which the interpreter crashes. Functions are PARALLEL UNSAFE for that; a user's function that
+    calls them may have another label.
+    """
+    if _server.IsInParallelMode():
+        raise ParallelQueryError(
+            "models and Python cannot be used in a parallel query",
+            "Label your function that calls this one PARALLEL UNSAFE, or SET max_parallel_workers_per_gather = 0.",
+        )
+
+
 def database(is_checked: bool = False) -> Backend:
     """Return the backend. Unless `is_checked`, raise 55000 if the extension and this package differ in version."""
+    refuse_parallel()
     if is_checked:
         return _backend
     installed = _backend.one("select extversion from pg_catalog.pg_extension where extname = 'mindful'")

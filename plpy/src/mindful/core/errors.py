@@ -15,6 +15,11 @@ class MindfulError(Exception):
         super().__init__(message[:_LONGEST])
         self.hint = hint and hint[:_LONGEST]
 
+    def about(self, what: str) -> "MindfulError":
+        """Return this error with what it is about before its message."""
+        self.args = (f"{what}: {self}"[:_LONGEST],)
+        return self
+
 
 class InvalidParameterError(MindfulError):
     """invalid_parameter_value."""
@@ -74,6 +79,12 @@ class NotReadyError(MindfulError):
     """object_not_in_prerequisite_state."""
 
     sqlstate = "55000"
+
+
+class ParallelQueryError(MindfulError):
+    """A parallel query, in which no statement of PL/Python can run."""
+
+    sqlstate = "25000"
 
 
 class SlotsBusyError(MindfulError):

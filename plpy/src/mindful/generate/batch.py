@@ -54,4 +54,4 @@ def _about(name: str, at: int) -> Iterator[None]:
     try:
         yield
     except MindfulError as error:
-        raise type(error)(f"{name} {at + 1}: {error}", error.hint) from None
+        raise error.about(f"{name} {at + 1}") from None

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mindful.core.errors import ContextLengthError, DataError, InvalidParameterError
+from mindful.core.jsontext import loads
 from mindful.core.ports import Completion, Database, Generator, Message, ModelSpec, Piece, Sampling
 from mindful.core.slot import Turn
 from mindful.core.text import TextStream
@@ -24,6 +25,8 @@ LONGEST_TEXT = 1 << 18
 """Bytes, the same limit as for a memory."""
 BLANK = " \t\n\r"
 """Characters that are ignored when a text is tested for emptiness. SQL functions ignore the same."""
+_LEAST_REAL = 1e-30
+"""What is less is stored as 0: the type real ends at 1e-45."""
 
 SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly."
 
@@ -172,7 +175,7 @@ class Call:
         columns: dict[str, tuple[str, Any]] = {
             "model": ("text", self.spec.name),
             "model_sha256": ("text", self.spec.sha256),
-            "temperature": ("real", self._sampling.temperature),
+            "temperature": ("real", _real(self._sampling.temperature)),
             "seed": ("integer", self._sampling.seed),
             "max_tokens": ("integer", self._sampling.max_tokens),
             "prompt_sha256": ("text", hashlib.sha256(repr(self._tokens).encode()).hexdigest()),
@@ -221,7 +224,7 @@ class Call:
                 for call, shown in zip(calls, memory_ids or [()] * len(calls), strict=True)
             ]
             for row in rows:
-                row["signals"] = json.loads(row["signals"])
+                row["signals"] = loads(row["signals"])
             columns = ", ".join(rows[0])
             stored = db.rows(
                 f"""insert into mindful.generation ({columns})
@@ -382,3 +385,8 @@ def _recorded(db: Database) -> bool:
                and mindful.setting_get('generation_log') = 'true' as log"""
     )
     return bool(wanted["log"])
+
+
+def _real(value: float) -> float:
+    """Return a number that the type real holds."""
+    return value if abs(value) >= _LEAST_REAL else 0.0

@@ -172,5 +172,5 @@ def _try(row: Row, on_error: str | None, step: Callable[[int, str], None], at: i
 def _note(row: Row, on_error: str | None, error: MindfulError) -> None:
     """Write an error beside the result that it prevented, or raise it."""
     if on_error != "null":
-        raise type(error)(f"element {row['number']}: {error}", error.hint) from None
+        raise error.about(f"element {row['number']}") from None
     row["error"] = json.dumps({"sqlstate": error.sqlstate, "message": str(error), "hint": error.hint})

@@ -9,6 +9,7 @@ from typing import Any
 
 from mindful.core.entry import sql_function
 from mindful.core.errors import InvalidParameterError, NullValueError
+from mindful.core.jsontext import loads
 from mindful.core.ports import Database
 from mindful.core.slot import Turn
 from mindful.core.text import seldom
@@ -238,7 +239,7 @@ def _probabilities(
         return [json.dumps(softmax(row)) for row in rows]
 
     asked = (*spec_identity(spec), form.candidates, subtract_prior)
-    return [json.loads(row) for row in kept(db, [(*asked, text) for text in forms], computed)]
+    return [loads(row) for row in kept(db, [(*asked, text) for text in forms], computed)]
 
 
 def question_truths(db: Database, condition: str, model: str | None) -> Callable[[Sequence[str]], list[bool]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from mindful.core.errors import ContextLengthError, InvalidParameterError, NullValueError
+from mindful.core.jsontext import loads
 from mindful.core.ports import Penalties, Sampling
 
 _MOST_STOPS, _LONGEST_STOP = 64, 256
@@ -103,7 +103,7 @@ def parsed(name: str, text: str, hook: Callable[[dict[str, Any]], Any] | None = 
     collects = gc.isenabled()
     gc.disable()  # nothing of it can be garbage, and to look for it takes longer than to parse
     try:
-        return json.loads(text, object_hook=hook)
+        return loads(text, object_hook=hook)
     except RecursionError:
         raise InvalidParameterError(f"{name} is nested too deeply", "Flatten it.") from None
     finally:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from mindful.core.errors import ContextLengthError, DataError, InvalidParameterError
 from mindful.core.extra import extra
+from mindful.core.jsontext import loads
 from mindful.core.text import seldom
 from mindful.generate.sampling import parsed
 from mindful.generate.schema_grammar import grammar_of
@@ -66,7 +66,7 @@ class Schema:
     def checked(self, text: str) -> str:
         """Return the text if it is JSON that fits the schema. Error 22000: it does not."""
         try:
-            error = next(iter(self._validator.iter_errors(json.loads(text))), None)
+            error = next(iter(self._validator.iter_errors(loads(text))), None)
         except ValueError:
             raise DataError("the answer is not valid JSON", "Use a larger model.") from None
         if error is not None:

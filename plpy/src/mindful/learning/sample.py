@@ -10,6 +10,7 @@ from typing import Any
 
 from mindful.core.entry import sql_function
 from mindful.core.errors import NotReadyError, UndefinedObjectError
+from mindful.core.jsontext import loads
 from mindful.core.ports import Database, Message, Row
 from mindful.generate.call import SYSTEM_PROMPT
 from mindful.learning import form
@@ -35,7 +36,7 @@ def replay(db: Database, run: int, model: str, thresholds: str) -> str:
         "select m.specialization from mindful.model m where m.name = $1", ("text",), (model,)
     )
     samples = list(_samples(db, facts, specialization["specialization"]))
-    consent = json.loads(db.one("select mindful.setting_get('training_consent')::text as value")["value"])
+    consent = loads(db.one("select mindful.setting_get('training_consent')::text as value")["value"])
     judged = list(_judged(samples, consent=bool(consent), fits=_fits(db, model), check=db.check))
     _insert(db, run, model, judged)
     refused = Counter(reason for sample in judged for reason in sample.refused)
@@ -67,13 +68,13 @@ def training_model(db: Database, run: int) -> str:
     row = dict(rows[0])
     spec = runtime.find(db, "generator", row["name"])
     system = spec.options.get("system_prompt", SYSTEM_PROMPT)
-    model = {"model": row.pop("name"), "lora": json.loads(row.pop("lora")), "system_prompt": system}
+    model = {"model": row.pop("name"), "lora": loads(row.pop("lora")), "system_prompt": system}
     return json.dumps(row | model)
 
 
 def _chosen(db: Database, thresholds: str, model: str) -> tuple[list[Row], Counter[str]]:
     rows = db.rows("select * from _mindful.replay_facts($1, $2)", ("jsonb", "text"), (thresholds, model))
-    rows = [dict(row) | {"evidence": json.loads(row["evidence"] or "[]")} for row in rows]
+    rows = [dict(row) | {"evidence": loads(row["evidence"] or "[]")} for row in rows]
     below = Counter(row["below"] for row in rows if row["below"])
     chosen = [row for row in rows if not row["below"]]
     if not rows:
@@ -86,14 +87,14 @@ def _chosen(db: Database, thresholds: str, model: str) -> tuple[list[Row], Count
         raise NotReadyError(
             f"no fact passes the thresholds: {counts}", "Lower them in the filter or the settings."
         )
-    chosen = chosen[: json.loads(thresholds)["facts"]]
+    chosen = chosen[: loads(thresholds)["facts"]]
     name = _user_name(db, rows)
     return _with_splits([fact for row in chosen for fact in read(row, name)]), below
 
 
 def _user_name(db: Database, facts: Sequence[Row]) -> str | None:
     """Return the user's name: the setting user_name, or what a fact says."""
-    value = json.loads(db.one("select mindful.setting_get('user_name')::text as value")["value"])
+    value = loads(db.one("select mindful.setting_get('user_name')::text as value")["value"])
     said = (row["object"] for row in facts if (row["subject"], row["relation"]) == (USER, "name"))
     return value or next(said, None)
 

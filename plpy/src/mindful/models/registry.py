@@ -13,6 +13,7 @@ from mindful.core.errors import (
     NullValueError,
     UndefinedObjectError,
 )
+from mindful.core.jsontext import loads
 from mindful.core.pattern import linear
 from mindful.core.ports import Database, ModelFacts
 from mindful.models import providers, runtime
@@ -181,7 +182,7 @@ def _trainings(trained_on: str | None) -> dict[str, int]:
 
 def _object(name: str, value: str | None, example: str) -> dict[str, Any]:
     try:
-        found = json.loads(value or "{}")
+        found = loads(value or "{}")
     except RecursionError:
         found = None
     if not isinstance(found, dict):

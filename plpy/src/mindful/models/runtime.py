@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from mindful.core import process
 from mindful.core.errors import InvalidParameterError, NotReadyError, UndefinedObjectError
+from mindful.core.jsontext import loads
 from mindful.core.ports import Database, Embedder, Generator, Model, ModelSpec, Reranker, Vector
 from mindful.core.slot import Turn
 from mindful.models import providers
@@ -160,7 +160,7 @@ def _lookup(db: Database, kind: str, name: str | None) -> _Found | None:
         return None
     row = dict(rows[0])
     tenant, keep, relation = (row.pop(key) for key in ("tenant", "keep", "relation"))
-    return _Found(ModelSpec(**row | {"options": json.loads(row["options"])}), tenant, keep, relation)
+    return _Found(ModelSpec(**row | {"options": loads(row["options"])}), tenant, keep, relation)
 
 
 def _find(db: Database, kind: str, name: str | None) -> _Found:

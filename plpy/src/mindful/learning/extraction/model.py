@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from mindful.core.jsontext import loads
 from mindful.core.ports import Database, Message, Sampling
 from mindful.generate.call import Call
 from mindful.generate.schema_grammar import grammar_of
@@ -69,7 +69,7 @@ def statements(
 def _read(answer: str, content: str, speaker: str, rejected: Counter[str]) -> Iterator[Statement]:
     """Yield the facts of an answer that are quoted from the text and about the speaker. Count the others."""
     try:
-        items = json.loads(answer)
+        items = loads(answer)
     except ValueError:
         rejected["incomplete"] += 1
         return

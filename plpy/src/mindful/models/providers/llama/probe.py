@@ -9,6 +9,7 @@ import sys
 from typing import cast
 
 from mindful.core.errors import CorruptedModelError, NotReadyError
+from mindful.core.jsontext import loads
 from mindful.core.ports import Embedder, Generator, Interrupts, Message, ModelSpec, Single
 
 _POLL_SECONDS = 0.05
@@ -76,7 +77,7 @@ def _try(spec: ModelSpec) -> None:
 def main() -> None:
     """Load the model of the first argument, run it, and report that the process still runs."""
     with contextlib.suppress(Exception):  # the caller finds and reports the same error
-        _try(ModelSpec(**json.loads(sys.argv[1])))
+        _try(ModelSpec(**loads(sys.argv[1])))
     sys.stdout.buffer.write(_TRIED)
 
 
