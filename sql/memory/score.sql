@@ -69,11 +69,13 @@ begin atomic
             then (options ->> 'recall_prior_speaker')::double precision else 0 end
         - case when _mindful.ends_asking(m.content) then (options ->> 'recall_prior_question')::double precision else 0 end
         - case when m.role = 'assistant' then (options ->> 'recall_prior_reply')::double precision
-            * least(greatest(pg_catalog.ln(greatest(1, pg_catalog.char_length(m.content)) / 600::double precision), 0), 1) else 0 end
+            * least(greatest(pg_catalog.ln(greatest(1, pg_catalog.char_length(m.content)) / 600::double precision), 0), 1)
+            -- An abstention has the words of its question around it, and says nothing.
+            + case when m.content ^@ 'I do not know' and pg_catalog.octet_length(m.content) < 1000 then 1 else 0 end else 0 end
     else 0 end;
 end;
 comment on function _mindful.recall_prior(memory, text[], jsonb) is
-'Returns what is added to the score of a message whatever the query says, except for the names in it (lower case): long statements are worth more than short ones and questions, and long replies of an assistant less. The speaker is metadata "speaker", or a name at the beginning, as in "Ana: ..." and "Ana said, ...". Other memories get 0.';
+'Returns what is added to the score of a message whatever the query says, except for the names in it (lower case): long statements are worth more than short ones and questions, and long replies of an assistant less; its "I do not know" comes last. The speaker is metadata "speaker", or a name at the beginning, as in "Ana: ..." and "Ana said, ...". Other memories get 0.';
 
 -- Pages cost nothing in its plan: memory_pkey has fewer than memory_turn, and would be taken to read all of a tenant.
 create function _mindful.memory_places(session_ids uuid[], places bigint[])

@@ -84,6 +84,23 @@ def test_no_fact_is_drawn_from_a_corrected_statement(ana: psycopg.Connection, is
     assert facts == [("The user works at Siemens.",)]
 
 
+def test_a_request_to_forget_states_nothing(ana: psycopg.Connection) -> None:
+    tell(ana, "Forget that the meeting with the bank is on Sunday.", "Forget that I live in Hull.", SAID[0])
+    assert shown(ana) == [("memory", SAID[0])]
+    assert "Hull" not in one(ana, "select llm_chat('What do you know about me?')")
+    ana.execute("select memory_consolidate()")
+    assert one(ana, "select count(*) from memory where kind = 'fact' and content like '%Hull%'") == 0
+
+
+def test_an_abstention_is_recalled_last(ana: psycopg.Connection) -> None:
+    session = one(ana, "select session_start()")
+    for role, text in (("user", "Who is my dentist?"), ("assistant", "I do not know.")):
+        ana.execute("select message_insert(%s, %s, %s)", (session, role, text))
+    ana.execute("select memory_insert('Dr Wells is my dentist in Hull.')")
+    found = [text for (text,) in ana.execute("select content from memory_recall('Who is my dentist?')")]
+    assert found.index("I do not know.") == len(found) - 1
+
+
 def test_sql_and_python_read_the_same_turns_as_questions(ana: psycopg.Connection) -> None:
     texts = (
         "Noon?",

@@ -62,6 +62,16 @@ FLIGHT = "Anna's flight lands at ten."
         ),
         ("My car is blue.", "Sorry, my car is red.", "My car is red."),
         ("I run in the morning.", "Actually, in the evening.", "I run in the evening."),
+        (
+            "My dentist appointment is on Friday at 10.",
+            "Sorry, the dentist is on Thursday at 11.",
+            "My dentist appointment is on Thursday at 11.",
+        ),
+        (
+            "The train leaves on Monday at 9 from Graz.",
+            "No, on Tuesday at 8 from Linz.",
+            "The train leaves on Tuesday at 8 from Linz.",
+        ),
         ("I work at Siemens.", "No, Bosch.", "I work at Bosch."),
         ("The keys are on the table.", "No, under the bed.", "The keys are under the bed."),
         (
@@ -97,6 +107,7 @@ def test_a_correction_replaces_the_value_of_its_kind(statement: str, message: st
         ("I run in the park.", "Actually, in the evening."),
         ("The box is on the shelf.", "Sorry, in a hurry."),
         ("I have 2 dogs.", "No, none."),
+        ("The train leaves on Monday.", "No, on Tuesday at 8."),
     ],
 )
 def test_a_value_replaces_only_one_that_stands_alike(statement: str, message: str) -> None:

@@ -84,6 +84,9 @@ def test_a_yes_or_no_may_be_asked_of_others(question: str, expected: bool) -> No
         "Who invented radio?",
         "what is 60 divided by 4",
         "What is 12 * 12?",
+        "I paid 45 for petrol and 120 for groceries, how much is that together?",
+        "A shirt costs 40 pounds and is 25% off. What do I pay?",
+        "If a film starts at 7 and lasts 2 hours, when does it end?",
     ],
 )
 def test_a_question_about_a_kind_of_things_is_general(question: str) -> None:
@@ -114,6 +117,9 @@ def test_a_question_about_a_kind_of_things_is_general(question: str) -> None:
         "How is the cat?",
         "How do we pay the cleaner?",
         "When do guests arrive?",
+        "How much did I pay for order 77 on May 3?",
+        "On May 3 at 10, what did I promise Anna?",
+        "I have 3 cats and 2 dogs. What are they called?",
     ],
 )
 def test_a_question_about_a_certain_thing_is_not_general(question: str) -> None:

@@ -202,12 +202,11 @@ def _let_pass(decision: Decision, least: float) -> None:
 
 
 def without_answer(db: Database, wanted: Settings, call: Call, context: Context, sampling: Sampling) -> Trail:
-    """Reply without asking the model: nothing recalled answers the message, or it asks for an unknown setting."""
+    """Reply without asking the model: the reply is fixed, or nothing recalled answers the message."""
     decision = Decision(call.spec.name, bool(context.notes), {}, action="abstain")
-    if context.reply is None:
-        decision.reason = "no memory answers the question (setting chat_unknown)"
-    else:
-        decision.reason = "the message asks to change what the assistant cannot (setting assistant_changes)"
+    decision.reason = "no memory answers the question (setting chat_unknown)"
+    if context.reply is not None:
+        decision.action, decision.reason = context.reply.action, context.reply.reason
     return Trail(db, wanted, sampling, Attempt(call, context, unanswered(context).text, decision))
 
 

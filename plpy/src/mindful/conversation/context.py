@@ -8,6 +8,7 @@ from typing import Any
 from mindful.conversation import assistant, clarification, named
 from mindful.conversation.clarification import Clarified
 from mindful.conversation.correction import is_correction_of
+from mindful.conversation.fixed import Fixed, fixed
 from mindful.conversation.prompt import (
     LAYOUT,
     OWN,
@@ -37,6 +38,7 @@ _SUMMARY_SHARE = 8
 _DEFAULT_PROMPT = "the default system prompt"
 _SPEAKERS = {"user": "user"} | dict.fromkeys(OWN, "assistant")
 """Turns that are shown, and as whose: chat templates know no clarifications."""
+_CANNOT = "the message asks to change what the assistant cannot (setting assistant_changes)"
 _MESSAGE_OVERHEAD = 8
 """Tokens that a chat template adds to a message, at most, in the models this was tried with."""
 
@@ -130,7 +132,8 @@ class _Composer:
         system, turns, reply_to = self.system_prompt(), self._reading.turns, None
         if message is None:
             message, reply_to, turns = self._pending(turns)
-        changes, reply = named.wanted(self._reading.settings, self._reading.prompts, message)
+        changes, refused = named.wanted(self._reading.settings, self._reading.prompts, message)
+        reply = fixed(self._db, message) if refused is None else Fixed(refused, "abstain", _CANNOT)
         clarified = self._clarified(turns, message)
         if clarified is not None:
             message = clarified.message or message

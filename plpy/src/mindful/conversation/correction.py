@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from mindful.conversation.assistant import LANGUAGES
 from mindful.conversation.expected import COLORS, EMPTY, MONTHS, NUMBERS, WEEKDAYS
@@ -218,13 +219,21 @@ def _with(statement: str, fragment: str) -> str | None:
         return None  # "It leaves at noon." does not correct "It lands at ten."
     if (contrast := _BUT.search(fragment)) and (at := _whole(contrast[1], statement)) is not None:
         return f"{statement[:at]}{contrast[2]}{statement[at + len(contrast[1]) :]}"
-    for form in _VALUES:
-        right, wrong = _sorted(form, fragment)
-        if len(right) != 1 or not _says_no_more(fragment, [*right, *wrong], statement):
+    values = [(form, *_sorted(form, fragment)) for form in _VALUES]
+    if not _says_no_more(fragment, [value for _, *found in values for value in chain(*found)], statement):
+        return None
+    said, settled = statement, set[int]()
+    for form, right, wrong in values:
+        if len(right) != 1 or settled.intersection(range(*right[0].span())):
             continue
-        if place := _place(statement, form, right[0], fragment, wrong):
-            return f"{statement[: place.start()]}{right[0][0]}{statement[place.end() :]}"
-    return None
+        if place := _place(said, form, right[0], fragment, wrong):
+            said = f"{said[: place.start()]}{right[0][0]}{said[place.end() :]}"
+        elif not _has_value(statement, form, right[0]):
+            continue
+        settled.update(range(*right[0].span()))
+    if any(settled.isdisjoint(range(*value.span())) for _, right, _ in values for value in right):
+        return None  # a value without a place: the statement would say half of what was meant
+    return said if said != statement else None
 
 
 def _sorted(form: Linear, fragment: str) -> tuple[list[Found], list[Found]]:
@@ -282,6 +291,10 @@ def _are_alike(one: str, other: str) -> bool:
     if has_name[0] != has_name[1] or (articles[0] in _DEFINITE) != (articles[1] in _DEFINITE):
         return False
     return first == second or (not has_name[0] and {first, second} <= _WHERE)
+
+
+def _has_value(statement: str, form: Linear, value: Found) -> bool:
+    return any(found[0].lower() == value[0].lower() for found in form.finditer(statement))
 
 
 def _stand_alike(one: str | None, other: str | None) -> bool:

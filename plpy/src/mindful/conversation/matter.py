@@ -121,6 +121,16 @@ _KNOWN = linear(
     IGNORECASE,
 )
 """Questions for discoveries and sums: "Who discovered penicillin?"."""
+_THEN_ASKS = linear(
+    r"[,.;:!] ?(?:so |and |then )?(?:how (?:much|many|long|old|far)|what|when|which)\b", IGNORECASE
+)
+_NUMBER = linear(r"\d+")
+_SAYS = linear(
+    r"\b(?:if|paid|pay|bought|buy|sold|spent|spend|earn|earned|have|has|had|is|are|was|were|costs?|lasts?|takes?|took|starts?|"
+    r"started)\b",
+    IGNORECASE,
+)
+_BEYOND_FIGURES = linear(r"\d|\b(?:called|named?)\b", IGNORECASE)
 _OWN_MATTERS = (
     *("What is my mother's name?", "When is my next appointment?", "Where did I leave my glasses?"),
     *(
@@ -210,10 +220,20 @@ def asks_whether(question: str, is_named: bool = False) -> bool:
 
 def is_general(question: str) -> bool:
     """Return whether a question is about a kind of things, not about one that memories tell of."""
-    if _KNOWN.search(question):
+    if _KNOWN.search(question) or _has_its_figures(question):
         return True
     is_certain = any(form.search(question) for form in (_CERTAIN, _NAMES))
     return not is_certain and _OF_A_KIND.search(question) is not None
+
+
+def _has_its_figures(question: str) -> bool:
+    """Return whether a question follows the figures that it is about: "I paid 45 and 120, how much is that?"."""
+    asked = _THEN_ASKS.search(question)
+    if asked is None:
+        return False
+    before, after = question[: asked.start()], question[asked.start() :]
+    has_figures = len(_NUMBER.findall(before)) > 1 and _SAYS.search(before) is not None
+    return has_figures and _BEYOND_FIGURES.search(after) is None
 
 
 def is_own(embedder: FoundEmbedder, question: str, common: Common) -> bool:

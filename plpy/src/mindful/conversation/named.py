@@ -43,12 +43,17 @@ _CANNOT_FORGET = (
 )
 
 
+def asks_to_forget(message: str) -> bool:
+    """Return whether a message asks to forget something. It states nothing: "Forget that I live in Hull."."""
+    return len(message) <= _LONGEST and _FORGET.fullmatch(core_of(message.strip())[0]) is not None
+
+
 def wanted(
     settings: Mapping[str, Any], prompts: Mapping[str, Row], message: str
 ) -> tuple[list[Change], str | None]:
     """Find what a message asks to be changed, where the assistant may do so, or the reply that it cannot be."""
     line = len(message) <= _LONGEST and "\n" not in message.strip()
-    if line and _FORGET.fullmatch(core_of(message.strip())[0]):
+    if asks_to_forget(message):
         return [], _CANNOT_FORGET
     if not settings["assistant_changes"]:
         return [], None

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from mindful.conversation.assistant import Change
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.clarification import Clarified
+from mindful.conversation.fixed import Fixed
 from mindful.conversation.lesson import Lesson
 from mindful.conversation.tool import ToolCall
 from mindful.core.pattern import IGNORECASE, linear
@@ -76,8 +77,8 @@ class Context(NamedTuple):
     """Whether the message states something, and the model is shown how such messages are acknowledged."""
     bearing: Bearing | None = None
     """How memories bear on the message, if the prompt has nothing else that may answer it."""
-    reply: str | None = None
-    """The reply to a message that asks for a setting that does not exist. The model is not asked."""
+    reply: Fixed | None = None
+    """The reply to a message for which the model is not asked."""
 
     def unknown(self) -> str:
         """Return the statement that the answer is unknown, with the nearest of the memories and turns shown."""

@@ -50,7 +50,7 @@ def is_unanswered(context: Context) -> bool:
 
 def unanswered(context: Context) -> Reply:
     """Return what is shown for such a message."""
-    return Reply(context.reply or context.unknown())
+    return Reply(context.reply.text if context.reply else context.unknown())
 
 
 def asked(contexts: Sequence[Context]) -> list[int]:

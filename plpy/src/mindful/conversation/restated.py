@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from mindful.conversation.correction import corrected, is_bare, statement_corrected
+from mindful.conversation.named import asks_to_forget
 from mindful.core.ports import Database, Row
 
 
@@ -23,10 +24,11 @@ def said_next(db: Database, rows: Sequence[Row]) -> list[Row]:
 
 
 def restated(db: Database, rows: Sequence[Row]) -> list[Row]:
-    """Return memories as later messages corrected them, without the messages that only correct.
+    """Return memories as later messages corrected them, without messages that only correct, or ask to forget.
 
     Rows have id, role, content and said_next.
     """
+    rows = [row for row in rows if row["role"] != "user" or not asks_to_forget(row["content"])]
     bare = corrections(db, [row["id"] for row in rows if row["role"] == "user" and is_bare(row["content"])])
     return [
         {**row, "content": corrected(row["content"], row["said_next"] or ())}

@@ -13,6 +13,7 @@ _LONGEST = 300
 """Characters of a message that is read."""
 _FEWEST = 5
 """Words of the shortest statement: what is shorter tells of a mood, or belongs to what was said before."""
+_FEWEST_OF_SELF = 3
 _FEWEST_NAMED = 4
 """Words of the shortest statement about a person or a thing: "Lena works at Bosch.", "The van takes diesel."."""
 _OPENS = (
@@ -42,6 +43,15 @@ _TELLS_OF = Short(
 _TELLS_OF_THING = Short(
     r"^(?:my|our|the|his|her|their) \w+ (?!\w+ (?:great|good|fine|nice|bad|cool)\b)", _LONGEST, IGNORECASE
 )
+_TELLS_OF_SELF = Short(
+    r"^\W*(?:(?:i|we) (?:also |really |still |now |usually |never |always )?"
+    r"(?:hate|like|love|adore|dislike|live|work|drive|have|own|prefer|play|speak|study|teach|eat|drink|collect|ride|wear|grow|"
+    r"keep|smoke|commute)|(?:i|we) (?:can't|cannot|don't) (?:eat|drink|like|drive|smoke|stand)) "
+    r"(?!(?:it|that|this|you|them|to|a (?:question|problem|headache|cold|idea)|no idea|one|some|questions?)\b)\w",
+    _LONGEST,
+    IGNORECASE,
+)
+"""A lasting fact about the user: "I drive a Volvo."."""
 _NO_NOUN = (
     r"(?!(?:write|tell|give|make|show|list|explain|describe|translate|summari[sz]e|help|find|compare|create|generate|"
     r"suggest|recommend|define|name|calculate|solve|fix|check|correct|rewrite|rephrase|improve|convert|draw|draft|compose|"
@@ -130,5 +140,5 @@ def declares(message: str) -> bool:
 def states(message: str) -> bool:
     """Return whether a message only tells something: "My cat is called Misha." tells, "I need a recipe." asks."""
     is_of_one = _TELLS_OF.search(message) or _TELLS_OF_THING.search(message)
-    fewest = _FEWEST_NAMED if is_of_one else _FEWEST
+    fewest = _FEWEST_NAMED if is_of_one else _FEWEST_OF_SELF if _TELLS_OF_SELF.search(message) else _FEWEST
     return len(_WORD.findall(message)) >= fewest and not _TEXT.search(message) and declares(message)

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from mindful.conversation.correction import corrected, is_bare
+from mindful.conversation.named import asks_to_forget
 from mindful.conversation.restated import corrections
 from mindful.core.entry import sql_function
 from mindful.core.ports import Database
@@ -152,7 +153,7 @@ class _Batch:
             self._rejected["template"] += 1
             return False
         # Evidence is quoted, and what the user meant stands in no text. Recall reads the statement as corrected.
-        if corrected(text.content, text.said_next or ()) != text.content:
+        if asks_to_forget(text.content) or corrected(text.content, text.said_next or ()) != text.content:
             self._rejected["corrected"] += 1
             return False
         return True
