@@ -278,6 +278,8 @@ comment on column tenant_claim.claim is
 -- include sql/core/tenant.sql _mindful.tenant
 -- include sql/core/tenant.sql _mindful.tenant_claim
 -- include sql/core/key.sql _mindful.key_tenant
+-- include sql/core/key.sql _mindful.minute_rest
+-- include sql/core/key.sql key_use
 -- include sql/conversation/tool.sql _mindful.tool_function
 -- include sql/models/registry.sql _mindful.model_lock
 -- include sql/models/registry.sql _mindful.model_deleted
