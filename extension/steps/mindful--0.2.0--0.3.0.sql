@@ -20,6 +20,9 @@ drop function llm_classify_many(text[], text[], text, text, boolean);
 -- include sql/conversation/session.sql _mindful.message_parts
 -- include sql/conversation/session.sql message_insert_many
 -- include sql/conversation/session.sql message_insert
+-- include sql/conversation/session.sql _mindful.notice_removed
+-- include sql/conversation/session.sql _mindful.session_find
+-- include sql/conversation/session.sql session_continue
 -- Settings of tenants' own, and all sampling arguments in every generating call.
 alter table setting drop constraint setting_key_fkey;
 alter table tuning drop constraint tuning_key_fkey;

@@ -13,7 +13,7 @@ from mindful_client.types import JobOutcome
 worker = importlib.import_module("mindful_client.cli.worker")
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """Ends the loop of a worker."""
 
 
@@ -34,7 +34,7 @@ class Server:
     def embedding_run(self, max_jobs: int) -> JobOutcome:
         self.calls.append("batch")
         if self.calls.count("batch") == self._batches:
-            raise Stopped
+            raise StoppedError
         if self._error is not None:
             raise self._error
         return JobOutcome(max_jobs, 0, 0)
@@ -50,7 +50,7 @@ class Server:
 
 def run(server: Server, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(worker, "_PAUSE_S", 0)
-    with suppress(Stopped):
+    with suppress(StoppedError):
         worker._Worker("", None, False, 600, False, adapt=True)._work(server, server)
     return server.calls
 
