@@ -20,6 +20,9 @@ drop function llm_classify_many(text[], text[], text, text, boolean);
 -- include sql/conversation/session.sql _mindful.message_parts
 -- include sql/conversation/session.sql message_insert_many
 -- include sql/conversation/session.sql message_insert
+-- include sql/conversation/session.sql _mindful.notice_removed
+-- include sql/conversation/session.sql _mindful.session_find
+-- include sql/conversation/session.sql session_continue
 -- Settings of tenants' own, and all sampling arguments in every generating call.
 alter table setting drop constraint setting_key_fkey;
 alter table tuning drop constraint tuning_key_fkey;
@@ -280,6 +283,8 @@ comment on column tenant_claim.claim is
 -- include sql/core/tenant.sql _mindful.tenant
 -- include sql/core/tenant.sql _mindful.tenant_claim
 -- include sql/core/key.sql _mindful.key_tenant
+-- include sql/core/key.sql _mindful.minute_rest
+-- include sql/core/key.sql key_use
 -- include sql/conversation/tool.sql _mindful.tool_function
 -- include sql/models/registry.sql _mindful.model_lock
 -- include sql/models/registry.sql _mindful.model_deleted

@@ -153,57 +153,125 @@ Example: SELECT message_insert(session_start(), ''user'', ''Where is the key?'')
 
 create index memory_reply on memory (tenant, content_hash) where role in ('assistant', 'clarification');
 
+-- The sentences are those of `_NOTICES` and `_UNTOLD` in plpy/src/mindful/confidence/action.py; a test compares them.
+create function _mindful.notice_removed(content text) returns text
+language sql immutable parallel safe security invoker
+begin atomic
+    select pg_catalog.left(content, pg_catalog.length(content) - coalesce(pg_catalog.length(pg_catalog.substring(
+        pg_catalog.right(content, 100),
+        E'\n\n\\[(?:I am probably wrong here|I am not sure about this|I am fairly, but not quite, sure of this|I am quite sure of this|I cannot tell how sure I am of this)(?: \\(about [0-9]{1,3}%\\))?\\.\\]$'
+    )), 0));
+end;
+comment on function _mindful.notice_removed(text) is
+'Returns a reply without the sentence that the setting chat_flag_notice adds at its end. The stored message does not have it, and clients send it back.';
+
+create function _mindful.session_find(prompt text, roles text[], hashes text[]) returns uuid
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_sort = off
+set jit = off
+as $$
+declare
+    candidate uuid;
+    found_turn record;
+    place integer;
+begin
+    <<candidates>>
+    for candidate in
+        select m.session_id
+        from unnest(string_to_array(hashes[cardinality(hashes)], ' ')) h (hash)
+        -- Neither a join with hashes nor one with sessions: without statistics, it would read all replies of the tenant.
+        cross join lateral (
+            select r.tenant, r.session_id, r.id
+            from mindful.memory r
+            where r.tenant = (select _mindful.tenant()) and r.content_hash = h.hash and r.kind = 'message' and r.turn > 0
+                and r.role in ('assistant', 'clarification')
+            offset 0
+        ) m
+        where (
+            select s.system_prompt is not distinct from prompt from mindful.session s
+            where s.tenant = m.tenant and s.session_id = m.session_id
+        )
+        group by m.session_id
+        order by max(m.id) desc
+        limit 100
+    loop
+        place := cardinality(roles);
+        for found_turn in
+            select case m.role when 'clarification' then 'assistant' else m.role end as role, m.content_hash
+            from mindful.memory m
+            where m.tenant = (select _mindful.tenant()) and m.session_id = candidate and m.turn > 0
+                and m.role in ('user', 'assistant', 'clarification')
+            order by m.turn desc
+        loop
+            continue candidates
+                when (place > 0 and roles[place] = found_turn.role and strpos(hashes[place], found_turn.content_hash) > 0) is not true;
+            place := place - 1;
+        end loop;
+        if place = 0 then
+            return candidate;
+        end if;
+    end loop;
+    return null;
+end
+$$;
+comment on function _mindful.session_find(text, text[], text[]) is
+'Returns the newest session with this system prompt whose turns have these roles and hashes, NULL if there is none. Each element of hashes has one or more hashes with blanks between. Turns are compared from the last, as other sessions differ there. Sorting is off as in session_turns.';
+
 create function session_continue(messages jsonb) returns uuid
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
-    said jsonb := '[]';
+    said jsonb;
     prompt text;
+    roles text[];
+    hashes text[];
     found_id uuid;
-    started_id uuid;
+    hint constant text := 'Leave out the oldest messages, or begin a new conversation.';
 begin
     perform _mindful.writable();
-    perform _mindful.json_argument('messages', messages);
+    if octet_length(messages::text) > 1048576 then
+        perform _mindful.raise('54000', format('messages has %s bytes, more than 1048576', octet_length(messages::text)), hint);
+    elsif jsonb_typeof(messages) = 'array' and jsonb_array_length(messages) > 10000 then
+        perform _mindful.raise('54000', format('messages has %s elements, more than 10000', jsonb_array_length(messages)), hint);
+    end if;
     select string_agg(e.element ->> 'content', E'\n\n' order by e.number) filter (where e.element ->> 'role' in ('system', 'developer')),
-        coalesce(jsonb_agg(jsonb_build_object('role', e.element ->> 'role', 'content', btrim(e.element ->> 'content', E' \t\n\r'))
+        coalesce(jsonb_agg(jsonb_build_object('role', e.element ->> 'role', 'content', case
+                when e.element ->> 'role' = 'assistant' then _mindful.notice_removed(btrim(e.element ->> 'content', E' \t\n\r'))
+                else e.element ->> 'content' end)
             order by e.number) filter (where e.element ->> 'role' not in ('system', 'developer')), '[]')
     into prompt, said
     from _mindful.array_elements('messages', messages, '{role,content,name,tool_calls,tool_call_id,refusal}') e;
-    select c.session_id into found_id
-    from (
-        -- The newest sessions that hold the last reply.
-        select m.session_id, max(m.id) as id
-        from mindful.memory m
-        join mindful.session s on s.tenant = m.tenant and s.session_id = m.session_id
-        where m.tenant = (select _mindful.tenant()) and m.kind = 'message' and m.turn > 0
-            and s.system_prompt is not distinct from prompt
-            and m.content_hash = md5(said -> -1 ->> 'content') and m.role in ('assistant', 'clarification')
-        group by m.session_id
-        order by max(m.id) desc
-        limit 100
-    ) c
-    where (
-        select jsonb_agg(jsonb_build_object(
-            'role', case m.role when 'clarification' then 'assistant' else m.role end, 'content', m.content) order by m.turn)
-        from mindful.memory m
-        where m.tenant = (select _mindful.tenant()) and m.session_id = c.session_id and m.turn > 0
-            and m.role in ('user', 'assistant', 'clarification')
-    ) = said
-    order by c.id desc
-    limit 1;
-    if found_id is not null then
-        return found_id;
+    with given as (
+        select e.number, e.element ->> 'role' as role, e.element ->> 'content' as content
+        from jsonb_array_elements(messages) with ordinality e (element, number)
+        where e.element ->> 'role' not in ('system', 'developer')
+    )
+    -- A reply is stored without spaces around it and without its notice, a message of the user as it was sent.
+    select array_agg(g.role order by g.number, p.part),
+        array_agg(concat_ws(' ', md5(p.passage), md5(btrim(p.passage, E' \t\n\r')),
+            case g.role when 'assistant' then md5(_mindful.notice_removed(btrim(p.passage, E' \t\n\r'))) end) order by g.number, p.part)
+    into roles, hashes
+    from given g
+    cross join lateral (
+        select 1 as part, g.content as passage where (octet_length(g.content) > 262144) is not true
+        union all
+        select p.part, p.passage from _mindful.message_parts('content', g.content) p where octet_length(g.content) > 262144
+    ) p;
+    found_id := _mindful.session_find(prompt, roles, hashes);
+    if found_id is null then
+        found_id := mindful.session_start(system_prompt => prompt);
+        if said <> '[]' then
+            perform mindful.message_insert_many(found_id, said);
+        end if;
     end if;
-    started_id := mindful.session_start(system_prompt => prompt);
-    if said <> '[]' then
-        perform mindful.message_insert_many(started_id, said);
-    end if;
-    return started_id;
+    return found_id;
 end
 $$;
 comment on function session_continue(jsonb) is
-'Returns the newest session that consists of these messages, or starts one with them. For clients that resend the whole conversation: pass all messages but the last, then call llm_chat with the last one. messages is an array of objects with role and content; those of role system are the session''s system prompt. Errors: 22004, 22023 (bad element), 54000 (over 262144 bytes).';
+'Returns the newest session that consists of these messages, or starts one with them. For clients that resend the whole conversation: pass all messages but the last, then call llm_chat with the last one. Elements have role and content; role system is the session''s prompt. Errors: 22004, 22023 (bad element), 54000 (over 1048576 bytes or 10000 elements).';
 
 create function _mindful.session_turns(session_id uuid, turns integer)
 returns table (id bigint, turn integer, role text, content text)

@@ -134,6 +134,13 @@ end
 $$;
 comment on function key_revoke(uuid) is 'Ends a key of the caller''s tenant, or for a member of mindful_admin of any tenant: the next request that shows it is refused. Error 42704: no such key of the caller''s.';
 
+create function _mindful.minute_rest(moment timestamptz) returns integer
+language sql stable parallel safe security invoker
+begin atomic
+    select pg_catalog.ceil(60 - extract(second from moment))::integer;
+end;
+comment on function _mindful.minute_rest(timestamptz) is 'Returns the seconds until the next minute begins, rounded up: 1 to 60.';
+
 create function key_use(key text)
 returns table (tenant text, id uuid, scopes text[], wait_s integer)
 language plpgsql volatile parallel unsafe security definer
@@ -144,6 +151,7 @@ as $$
 declare
     shown mindful.api_key;
     used integer;
+    moment constant timestamptz := clock_timestamp();
 begin
     select k.* into shown from mindful.api_key k
     where k.hash = _mindful.key_hash(key) and k.revoked_at is null and (k.expires_at is null or k.expires_at > now());
@@ -152,7 +160,7 @@ begin
     end if;
     if not pg_is_in_recovery() and current_setting('transaction_read_only') = 'off' then
         insert into mindful.api_key_use as u (tenant, id, minute, requests)
-        values (shown.tenant, shown.id, date_trunc('minute', clock_timestamp()), 1)
+        values (shown.tenant, shown.id, date_trunc('minute', moment), 1)
         on conflict (tenant, id) do update
         set requests = case when u.minute = excluded.minute then u.requests + 1 else 1 end, minute = excluded.minute
         returning u.requests into used;
@@ -165,7 +173,7 @@ begin
     return query
     select shown.tenant, shown.id, shown.scopes,
         case when used > shown.requests_per_minute
-            then 60 - extract(second from clock_timestamp())::integer else 0 end;
+            then _mindful.minute_rest(moment) else 0 end;
 end
 $$;
 comment on function key_use(text) is

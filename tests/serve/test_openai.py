@@ -194,6 +194,26 @@ def test_a_model_that_remembers_recalls_stores_and_says_how_sure_it_is(
     assert {tenant for tenant, _ in rows} == {"customer-7"}
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_reply_that_is_sent_back_with_its_notice_continues_its_session(
+    service: Service, admin: psycopg.Connection, db: psycopg.Connection, stream: bool
+) -> None:
+    admin.execute("select setting_set('chat_flag_notice', true, 'global')")
+    client, talk = service.client(), [*ASK]
+    for asked in ("And then?", "And now?"):
+        answer = client.chat.completions.create(
+            model=f"mindful/{SCRIPTED_GENERATOR}", messages=talk, stream=stream
+        )
+        if isinstance(answer, openai.Stream):
+            text = "".join(chunk.choices[0].delta.content or "" for chunk in answer if chunk.choices)
+        else:
+            text = answer.choices[0].message.content or ""
+        assert text.startswith(f"{PARIS}\n\n[")
+        talk += [{"role": "assistant", "content": text}, {"role": "user", "content": asked}]
+    assert one(db, "select count(*) from session") == 1
+    assert one(db, "select count(*) from memory where position('[' in content) > 0") == 0
+
+
 def test_another_history_is_another_session(service: Service, db: psycopg.Connection) -> None:
     client, model = service.client(), f"mindful/{SCRIPTED_GENERATOR}"
     client.chat.completions.create(model=model, messages=ASK)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +13,9 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from serve.conftest import Service, Start
-from support import SCRIPTED_GENERATOR
+from serve.conftest import Service, Start, wait_until
+from support import SCRIPTED_GENERATOR, Connect
+from support.models import register_once
 from support.query import one
 
 MODEL = f"mindful/{SCRIPTED_GENERATOR}"
@@ -98,6 +101,76 @@ def test_a_key_without_the_scope_memory_reads_none(service: Service, admin: psyc
     key = one(admin, "select key_create('small', 'customer-7', '{chat}')")
     with pytest.raises(openai.PermissionDeniedError):
         service.client(key).responses.retrieve(made.id)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("shown", [0, 1])
+def test_a_response_that_failed_leaves_nothing_and_is_tried_again(
+    service: Service, admin: psycopg.Connection, db: psycopg.Connection, stream: bool, shown: int
+) -> None:
+    """The model fails before or after the first word is shown."""
+    model = f"mindful/{register_once(admin, f'fails-{shown}', 'generator', 'scripted', fails_after=shown)}"
+    client = service.client()
+    first = client.responses.create(model=MODEL, input="Good morning.")
+    for place in ({"previous_response_id": first.id}, {}):
+        for _ in range(2):
+            with pytest.raises(openai.APIError):
+                list(client.responses.create(model=model, input=INPUT, stream=stream, **place))  # type: ignore[call-overload]
+    assert one(db, "select count(*) from memory") == 2
+    assert one(db, "select count(*) from session") == 1
+    again = client.responses.create(model=MODEL, input=INPUT, previous_response_id=first.id)
+    assert one(db, "select array_agg(role order by turn) from memory") == [
+        *("user", "assistant"),
+        *("user", "assistant", "user", "assistant"),
+    ]
+    assert client.responses.retrieve(again.id).output_text == again.output_text
+
+
+def test_messages_that_got_no_reply_do_not_end_a_conversation(
+    service: Service, db: psycopg.Connection
+) -> None:
+    """As of a service that ended within a request."""
+    client = service.client()
+    first = client.responses.create(model=MODEL, input="Good morning.")
+    db.execute(
+        "insert into memory (tenant, kind, session_id, turn, role, content)"
+        " select tenant, 'message', session_id, 2 + n, (array['user', 'assistant'])[n], 'Wait.'"
+        " from session, generate_series(1, 2) n"
+    )
+    second = client.responses.create(model=MODEL, input="Go on.", previous_response_id=first.id)
+    with pytest.raises(openai.BadRequestError):
+        client.responses.create(model=MODEL, input="Go on.", previous_response_id=first.id)
+    client.responses.create(model=MODEL, input="Go on.", previous_response_id=second.id)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_goes_away_leaves_no_messages(
+    service: Service, connect: Connect, db: psycopg.Connection, stream: bool
+) -> None:
+    content = json.dumps({"model": MODEL, "input": INPUT, "stream": stream}).encode()
+    host, port = service.url.removeprefix("http://").split(":")
+    head = f"POST /v1/responses HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
+    head += f"authorization: Bearer {service.key}\r\ncontent-length: {len(content)}\r\n\r\n"
+    chatting = """select count(*) from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock' and query ~* 'llm_chat|^fetch'"""
+    holder = connect()
+    with holder.transaction():
+        holder.execute("lock table mindful.decision in access exclusive mode")  # a chat waits, and no insert
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(head.encode() + content)
+            wait_until(lambda: one(db, chatting) == 1)
+            assert one(db, "select count(*) from memory") == 2
+        wait_until(lambda: one(db, chatting) == 0)
+    wait_until(lambda: one(db, "select count(*) from memory") == 0)
+    wait_until(lambda: one(db, "select count(*) from session") == 0)
+
+
+def test_a_long_message_before_a_question_is_stored_in_parts(service: Service) -> None:
+    client = service.client()
+    long: Any = [{"role": "user", "content": "word " * 60_000}, {"role": "user", "content": "Hi"}]
+    made = client.responses.create(model=MODEL, input=long)
+    assert client.responses.retrieve(made.id).output_text == made.output_text
+    client.responses.create(model=MODEL, input="Go on.", previous_response_id=made.id)
 
 
 PATHS = [

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
 
+from mindful_client.errors import MindfulError
 from mindful_client.types import CompletionPiece
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
@@ -24,7 +27,9 @@ _ID = "resp_"
 # its first event, before the reply is a row.
 _RESPONSE = """
     select s.session_id, s.system_prompt, max(m.turn) as turn,
-        max(m.turn) filter (where m.role = 'user') = %(turn)s as is_last
+        -- Later messages without a reply of a model do not count: they are of a request that failed.
+        coalesce(min(m.turn) filter (where m.role = 'user' and m.turn > %(turn)s)
+            > max(m.turn) filter (where m.metadata ? 'action'), true) as is_last
     from mindful.session s
     join mindful.memory m on m.tenant = s.tenant and m.session_id = s.session_id
     where s.session_id = %(session_id)s
@@ -38,6 +43,20 @@ _CONVERSATION = """
     left join mindful.memory m on m.tenant = s.tenant and m.session_id = s.session_id
     where s.session_id = %(session_id)s
     group by s.session_id, s.system_prompt
+"""
+
+
+# A long message is stored in parts, which are turns of their own.
+_STORED = """
+    select min(m.turn) as first, max(m.turn + coalesce((m.metadata ->> 'parts')::integer, 1) - 1) as last
+    from mindful.memory m
+    where m.session_id = %(session_id)s and m.id = any (%(ids)s::bigint[])
+"""
+_UNANSWERED = """
+    select coalesce(array_agg(m.id), '{}') as ids
+    from mindful.memory m
+    where m.session_id = %(session_id)s and m.turn between %(first)s and %(last)s
+    having not exists (select from mindful.memory l where l.session_id = %(session_id)s and l.turn > %(last)s)
 """
 
 
@@ -89,40 +108,82 @@ async def _kept(exchange: Exchange, body: ResponseRequest, messages: list[dict[s
     if not body.model.startswith(MEMORY):
         arguments["memories"] = 0
 
-    async def prepared() -> UUID:
-        nonlocal session_id
-        if session_id is None:
-            prompt: dict[str, Any] = {} if body.instructions is None else {"system_prompt": body.instructions}
-            session_id = await client.session_start(**prompt)
-        if told:
-            await client.message_insert_many(session_id, told)
-        return session_id
-
-    def named(session_id: UUID) -> str:
-        return f"{_ID}{session_id.hex}_{turn + len(told) + 1}"
+    def begun() -> AbstractAsyncContextManager[tuple[UUID, str]]:
+        return _begun(exchange, session_id, turn, body.instructions, told)
 
     if body.stream:
         events = _KeptEvents(exchange, body)
 
         async def made() -> AsyncGenerator[str | dict[str, Any], None]:
-            known = await prepared()
-            events.name(named(known))
-            async for item in memory.streamed(
-                exchange.database, exchange.caller, client, [], question, arguments, known
-            ):
-                yield item
+            async with begun() as (known, response_id):
+                events.name(response_id)
+                items = memory.streamed(
+                    exchange.database, exchange.caller, client, [], question, arguments, known
+                )
+                async with aclosing(items):
+                    async for item in items:
+                        yield item
 
         return await exchange.stream(made, events.events)
 
-    async def answered() -> Any:
-        return await client.llm_chat_detail(question, session_id=await prepared(), **arguments)
+    async def answered() -> tuple[str, Any]:
+        async with begun() as (known, response_id):
+            return response_id, await client.llm_chat_detail(question, session_id=known, **arguments)
 
-    detail = await exchange.whole(answered())
+    response_id, detail = await exchange.whole(answered())
     usage = usage_of([vars(detail)])
     exchange.note(usage=usage)
-    shown = Shown(body, named(detail.session_id), memory.told_of(vars(detail)))
+    shown = Shown(body, response_id, memory.told_of(vars(detail)))
     shown.take(detail.reply, [], detail.finish_reason, usage)
     return JSONResponse(shown.response())
+
+
+@asynccontextmanager
+async def _begun(
+    exchange: Exchange,
+    session_id: UUID | None,
+    turn: int,
+    instructions: str | None,
+    told: list[dict[str, Any]],
+) -> AsyncIterator[tuple[UUID, str]]:
+    """Store the messages before a question, and give its session and the id of its response.
+
+    If the question gets no reply, the messages are forgotten, and with them a session that begins here: no lock may be
+    held while a model runs, so they cannot be stored with the reply.
+    """
+    tenant = exchange.caller.tenant
+    client = exchange.database.client(tenant)
+    is_new = session_id is None
+    first, last = turn + 1, turn
+    try:
+        if session_id is None:
+            prompt: dict[str, Any] = {} if instructions is None else {"system_prompt": instructions}
+            session_id = await client.session_start(**prompt)
+        if told:
+            ids = await client.message_insert_many(session_id, told)
+            (place,) = await exchange.database.rows(tenant, _STORED, {"session_id": session_id, "ids": ids})
+            first, last = place["first"], place["last"]
+        yield session_id, f"{_ID}{session_id.hex}_{last + 1}"
+    except BaseException:
+        if session_id is not None:
+            work = _undo(exchange, session_id, is_new, first, last)
+            task = await exchange.database.run(work, short=True)
+            # The first error is the one to show.
+            with suppress(ApiError, MindfulError):
+                await asyncio.shield(task)
+        raise
+
+
+async def _undo(exchange: Exchange, session_id: UUID, is_new: bool, first: int, last: int) -> None:
+    """Forget the turns before a question, or their session if it is new, unless a reply follows."""
+    tenant = exchange.caller.tenant
+    client = exchange.database.client(tenant, short=True)
+    place = {"session_id": session_id, "first": first, "last": last}
+    for row in await exchange.database.rows(tenant, _UNANSWERED, place):
+        if is_new:
+            await client.session_delete(session_id)
+        elif row["ids"]:
+            await client.memory_forget(ids=row["ids"])
 
 
 def _parted(messages: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:

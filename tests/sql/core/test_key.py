@@ -61,6 +61,20 @@ def test_the_requests_of_a_minute_are_counted(
     assert 0 < waits[3] <= 60
 
 
+@pytest.mark.shares
+def test_a_limit_holds_until_the_minute_ends(db: psycopg.Connection) -> None:
+    seconds = [0, 0.2, 30, 59.4, 59.5, 59.999999]
+    waits = [
+        one(
+            db,
+            "select _mindful.minute_rest(timestamptz '2026-01-01 00:00' + make_interval(secs => %s))",
+            second,
+        )
+        for second in seconds
+    ]
+    assert waits == [60, 60, 30, 1, 1, 1]
+
+
 def test_an_application_makes_and_sees_the_keys_of_its_tenant_only(
     admin: psycopg.Connection, application: psycopg.Connection
 ) -> None:

@@ -28,6 +28,7 @@ CALLS = (
     "select memory_insert('The week after week 77 was quiet.')",
     "select * from memory_list(session_id => {session}) limit 5",
     "select * from session_context({session}, 'What happened in week 78?')",
+    """select session_continue('[{{"role": "assistant", "content": "In week 77 it rained in place 37."}}]')""",
     "select memory_forget(array[{memory}])",
 )
 

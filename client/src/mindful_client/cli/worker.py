@@ -94,8 +94,9 @@ class _Worker:
         connection.execute("listen mindful_job")
         while not self._stopped:
             try:
-                worked = self._sweep(client) + self._batch(client) + self._consolidate(client)
-                worked += 0 if worked else self._adapt(client) + self._retain(client)
+                # What is due once a day waits for no empty queue, and retention for no embedder.
+                worked = self._retain(client) + self._sweep(client) + self._batch(client)
+                worked += self._consolidate(client) + self._adapt(client)
             except NotReadyError as error:
                 report(error)
                 self._pause()

@@ -30,6 +30,8 @@ _NOTICES = (
 )
 """Fixed wordings by the probability, as a small model's own words about its certainty are no better than chance.
 
+The SQL function _mindful.notice_removed has them too.
+
 The first person lowers reliance on wrong answers (Kim et al. 2024, arXiv 2405.00623).
 """
 _UNTOLD = "I cannot tell how sure I am of this"

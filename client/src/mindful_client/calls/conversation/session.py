@@ -20,7 +20,7 @@ def session_start(
 def session_continue(messages: Sequence[Json]) -> Call[UUID]:
     """Return the newest session that consists of these messages, or start one with them.
 
-    Raises InvalidInputError.
+    Raises InvalidInputError, also for more than 1 MiB or 10,000 messages.
     """
     return scalar("session_continue", locals())
 
