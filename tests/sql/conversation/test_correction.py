@@ -89,7 +89,7 @@ def test_a_request_to_forget_states_nothing(ana: psycopg.Connection) -> None:
     assert shown(ana) == [("memory", SAID[0])]
     assert "Hull" not in one(ana, "select llm_chat('What do you know about me?')")
     ana.execute("select memory_consolidate()")
-    assert one(ana, "select count(*) from memory where kind = 'fact' and content like '%Hull%'") == 0
+    assert one(ana, "select count(*) from memory where kind = 'fact' and content like '%%Hull%%'") == 0
 
 
 def test_an_abstention_is_recalled_last(ana: psycopg.Connection) -> None:
