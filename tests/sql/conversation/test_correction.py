@@ -65,11 +65,19 @@ def test_another_tenants_words_correct_nothing(ana: psycopg.Connection, connect:
 
 
 def test_what_is_known_of_the_user_is_as_corrected(ana: psycopg.Connection) -> None:
-    tell(ana, "My name is Anna.", "Sorry, Anne.", "I live in Berlin.", "No, in Munich.")
+    tell(
+        ana,
+        "My name is Anna.",
+        "Sorry, Anne.",
+        "I live in Berlin.",
+        "No, in Munich.",
+        "I paid 4 and 5, how much is it?",
+    )
     assert one(ana, "select llm_chat('What is my name?')") == "Your name is Anne."
     known = one(ana, "select llm_chat('What do you know about me?')")
     assert "I live in Munich." in known
     assert "Berlin" not in known
+    assert "how much" not in known
 
 
 @pytest.mark.parametrize("is_read_before", [False, True])

@@ -173,4 +173,4 @@ def _stated(db: Database, pattern: str, session_id: str | None) -> Sequence[Row]
         ("text", "integer", "uuid"),
         (pattern, _READ, session_id),
     )
-    return restated(db, said_next(db, rows))
+    return [row for row in restated(db, said_next(db, rows)) if not row["content"].rstrip().endswith("?")]
