@@ -287,6 +287,7 @@ comment on column tenant_claim.claim is
 -- include sql/models/registry.sql model_unregister
 -- include sql/models/registry.sql model_fallback_set
 -- include sql/memory/queue.sql embedding_replica_set
+-- include sql/memory/attach.sql _mindful.attachment_expression
 -- include sql/memory/attach.sql memory_attach
 -- include sql/memory/attach.sql memory_detach
 do $do$
