@@ -43,6 +43,7 @@ select pg_catalog.pg_extension_config_dump('mindful.setting_definition', 'where 
 -- include sql/core/setting.sql _mindful.setting_check
 drop function setting_set(text, jsonb, text, uuid, text, bigint);
 -- include sql/core/setting.sql _mindful.setting_value
+-- include sql/core/setting.sql _mindful.setting_scope
 -- include sql/core/setting.sql setting_set
 -- include sql/core/setting.sql setting_reset
 -- include sql/core/setting.sql _mindful.setting_undefined
