@@ -263,7 +263,7 @@ def test_answers_are_labeled_by_id_or_one_after_the_other(
     ).fetchone() or (0,)
     assert mindful("label", str(first), "wrong", "--note", "It is Lyon.").exit_code == 0
     asked = mindful("label", input="right\n")
-    assert (asked.exit_code, asked.stderr) == (0, "1 answers labeled.\n")
+    assert (asked.exit_code, asked.stderr) == (0, "1 answer labeled.\n")
     assert "And of Spain?\n" in asked.stdout
     assert ana.execute("select correct, note from outcome order by id").fetchall() == [
         (False, "It is Lyon."),
@@ -271,6 +271,15 @@ def test_answers_are_labeled_by_id_or_one_after_the_other(
     ]
     assert mindful("label", str(first)).exit_code == 2
     assert mindful("label", "999", "right").stderr.startswith("mindful: ")
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_letter_is_enough_for_a_label_and_q_quits(mindful: Command, ana: psycopg.Connection) -> None:
+    for question in (QUESTION, "And of Spain?", "And of Italy?", "And of Norway?"):
+        mindful("chat", question)
+    asked = mindful("label", input="x\nW\ns\nr\nq\n")
+    assert (asked.exit_code, asked.stderr.splitlines()[-1]) == (0, "2 answers labeled.")
+    assert ana.execute("select correct from outcome order by id").fetchall() == [(False,), (True,)]
 
 
 def test_calibrate_says_how_many_labels_lack(scripted: None, mindful: Command) -> None:
