@@ -18,7 +18,7 @@ _QUEUE = sql.SQL("select message_id, question, answer, why from mindful.label_qu
 _CORRECT = {"right": True, "wrong": False}
 
 
-class _Word(click.Choice):
+class _Word(click.Choice):  # type: ignore[type-arg]  # click 8.1 has no arguments here
     """One of several words, of which the beginning is enough."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
