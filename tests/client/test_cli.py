@@ -98,11 +98,22 @@ def test_what_is_known_of_an_answer_is_printed_on_request(mindful: Command, ana:
     answered = mindful("chat", "--explain", QUESTION)
     assert answered.stdout == f"{REPLY}\n"
     summary, meaning, memory, *_ = answered.stderr.splitlines()
-    assert re.fullmatch(r"\[uncalibrated; right \d+%, confidence \d\.\d\d; 1 memories\]", summary)
-    assert re.match(
-        r"  \d+% is a guess: such answers have too few labels\. .*Confidence is the mean", meaning
-    )
+    assert re.fullmatch(r"\[uncalibrated; confidence \d\.\d\d; 1 memory\]", summary)
+    assert meaning.startswith("  Such answers are not calibrated yet: ")
+    assert len(meaning) <= 100
     assert memory == f"  - {told}"
+    twice = mindful("chat", "--explain", input=f"{QUESTION}\n{QUESTION}\n").stderr
+    assert twice.count("[uncalibrated; ") == 2
+    assert twice.count("not calibrated yet") == 1
+
+
+@pytest.mark.usefixtures("scripted")
+def test_an_answer_that_was_cut_is_marked(mindful: Command) -> None:
+    cut = mindful("chat", "--max-tokens", "3", QUESTION)
+    assert cut.exit_code == 0
+    assert REPLY.startswith(cut.stdout.strip())
+    assert "[cut at 3 tokens; --max-tokens sets the limit]\n" in cut.stderr
+    assert "[cut at" not in mindful("chat", QUESTION).stderr
 
 
 @pytest.mark.usefixtures("scripted")
