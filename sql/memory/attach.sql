@@ -138,7 +138,7 @@ $$;
 comment on function _mindful.attachment_write(text, text[], text[], jsonb[]) is
 'Stores rows of an attached table as memories, by primary key. New texts are inserted, changed ones replaced, long ones split into parts, and memories of rows without a text deleted.';
 
-create function _mindful.attachment_expression(name text, expression text, relation regclass, json boolean) returns void
+create function _mindful.attachment_expression(name text, expression text, relation regclass, gives_json boolean) returns void
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
@@ -154,7 +154,7 @@ begin
     execute format(E'select %s and case when true then %s\nend is null', nowhere, expression);
     execute format(E'select pg_typeof(e.value) from (select) one left join (select (%s\n) as value %s) e on true', expression, nowhere)
     into found_type;
-    if json and found_type <> all ('{json,jsonb}'::regtype[]) then
+    if gives_json and found_type <> all ('{json,jsonb}'::regtype[]) then
         -- A literal in quotes has no type yet.
         execute format(E'select coalesce((%s\n), null::jsonb) %s', expression, nowhere);
     end if;
@@ -169,7 +169,8 @@ exception when others then
 end
 $$;
 comment on function _mindful.attachment_expression(text, text, regclass, boolean) is
-'Raises the error of an argument of memory_attach that is not an SQL expression over one row of the table, or 42804 if it has to give JSON and is of another type.';
+'Raises the error of an argument of memory_attach that is not an SQL expression over one row of the table.
+gives_json: an expression of another type than json, jsonb or a literal raises 42804.';
 
 create function memory_attach(
     relation regclass,

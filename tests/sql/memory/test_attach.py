@@ -238,10 +238,10 @@ def test_a_failing_expression_names_its_table(owner: psycopg.Connection) -> None
         owner.execute("update shop.event set id = 2")
     owner.execute("alter table shop.event rename body to words")
     for statement in (b"insert into shop.event values (3, 'c')", b"delete from shop.event"):
-        with pytest.raises(psycopg.errors.UndefinedColumn, match=named) as failed:
+        with pytest.raises(psycopg.errors.UndefinedColumn, match=named) as renamed:
             owner.execute(statement)
-        assert re.search(detach, failed.value.diag.message_hint or "")
-        assert "QUERY" not in str(failed.value)
+        assert re.search(detach, renamed.value.diag.message_hint or "")
+        assert "QUERY" not in str(renamed.value)
     assert owner.execute("select memory_detach('shop.event')").fetchone() == (1,)
 
 
