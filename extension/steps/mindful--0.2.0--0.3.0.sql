@@ -46,6 +46,7 @@ select pg_catalog.pg_extension_config_dump('mindful.setting_definition', 'where 
 -- include sql/core/setting.sql _mindful.setting_check
 drop function setting_set(text, jsonb, text, uuid, text, bigint);
 -- include sql/core/setting.sql _mindful.setting_value
+-- include sql/core/setting.sql _mindful.setting_scope
 -- include sql/core/setting.sql setting_set
 -- include sql/core/setting.sql setting_reset
 -- include sql/core/setting.sql _mindful.setting_undefined
@@ -292,6 +293,7 @@ comment on column tenant_claim.claim is
 -- include sql/models/registry.sql model_unregister
 -- include sql/models/registry.sql model_fallback_set
 -- include sql/memory/queue.sql embedding_replica_set
+-- include sql/memory/attach.sql _mindful.attachment_expression
 -- include sql/memory/attach.sql memory_attach
 -- include sql/memory/attach.sql memory_detach
 do $do$

@@ -139,6 +139,7 @@ grant execute on function
     _mindful.tenant_claim(),
     _mindful.tenant_claimed(),
     setting_get(text, uuid),
+    _mindful.setting_scope(text, text),
     setting_set(text, anycompatible, text, uuid, text, bigint),
     _mindful.setting_value(text, text),
     setting_reset(text, text, uuid, text),

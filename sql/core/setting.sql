@@ -219,6 +219,27 @@ $$;
 comment on function _mindful.setting_value(text, text) is
 'Returns the value of a setting of a type from its text form: JSON if it is JSON, else the text itself. A setting of type text gets numbers, booleans, arrays and objects as texts, as SET does. NULL is a JSON null.';
 
+create function _mindful.setting_scope(key text, scope text) returns void
+language plpgsql stable parallel safe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    if scope = 'global' and not pg_has_role(current_user, 'mindful_admin', 'usage') then
+        if key is not null then
+            perform _mindful.setting_check(key, null, scope);
+        end if;
+        perform _mindful.raise('42501', format('role %s cannot change a setting of all tenants', current_user),
+            case when key is null or exists (
+                select from mindful.setting_definition d
+                where d.key = setting_scope.key and d.tenant = '' and 'user' = any (d.scopes)
+            ) then 'Use scope => ''user'' for your own tenant. ' else '' end
+                || 'Only members of mindful_admin may use scope global.');
+    end if;
+end
+$$;
+comment on function _mindful.setting_scope(text, text) is
+'Raises 42501 if a role that is not a member of mindful_admin changes a setting, or all settings (NULL), of scope global.';
+
 create function setting_set(
     key text,
     value anycompatible,
@@ -241,6 +262,7 @@ begin
         perform _mindful.raise('42704', format('there is no session %s', session_id),
             'Call session_start(), or select an id from mindful.session.');
     end if;
+    perform _mindful.setting_scope(key, scope);
     insert into mindful.setting (tenant, scope, session_id, key, value, reason, confirmed_rows)
     values (
         case scope when 'global' then '' else _mindful.tenant_required() end, scope, session_id, key,
@@ -276,6 +298,7 @@ begin
     if key is not null then
         perform _mindful.setting_check(key, 'null', scope);
     end if;
+    perform _mindful.setting_scope(key, scope);
     for changed in
         select c.key
         from (

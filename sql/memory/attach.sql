@@ -138,6 +138,40 @@ $$;
 comment on function _mindful.attachment_write(text, text[], text[], jsonb[]) is
 'Stores rows of an attached table as memories, by primary key. New texts are inserted, changed ones replaced, long ones split into parts, and memories of rows without a text deleted.';
 
+create function _mindful.attachment_expression(name text, expression text, relation regclass, gives_json boolean) returns void
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    -- No row is read. OFFSET 0 keeps the planner from computing with the expression.
+    nowhere text := format('from (select * from %s offset 0) r where false', _mindful.relation_name(relation));
+    found_type regtype;
+    message text;
+    hint text;
+begin
+    -- Only a whole expression is right in both places, and it yields one value for a row.
+    execute format(E'select %s and (%s\n) is null', nowhere, expression);
+    execute format(E'select %s and case when true then %s\nend is null', nowhere, expression);
+    execute format(E'select pg_typeof(e.value) from (select) one left join (select (%s\n) as value %s) e on true', expression, nowhere)
+    into found_type;
+    if gives_json and found_type <> all ('{json,jsonb}'::regtype[]) then
+        -- A literal in quotes has no type yet.
+        execute format(E'select coalesce((%s\n), null::jsonb) %s', expression, nowhere);
+    end if;
+exception when others then
+    get stacked diagnostics message = message_text, hint = pg_exception_hint;
+    if sqlstate = '42804' and found_type is not null then
+        raise exception using errcode = '42804', message = format('mindful: %s is of type %s', name, found_type),
+            hint = 'Pass an expression of type jsonb that gives an object, such as jsonb_build_object(''kind'', kind).';
+    end if;
+    raise exception using errcode = sqlstate, message = format('mindful: %s: %s', name, split_part(message, E'\n', 1)),
+        hint = concat_ws(' ', format('Pass an SQL expression over the columns of %s.', _mindful.relation_name(relation)), nullif(hint, ''));
+end
+$$;
+comment on function _mindful.attachment_expression(text, text, regclass, boolean) is
+'Raises the error of an argument of memory_attach that is not an SQL expression over one row of the table.
+gives_json: an expression of another type than json, jsonb or a literal raises 42804.';
+
 create function memory_attach(
     relation regclass,
     content text,
@@ -172,6 +206,10 @@ declare
     body text;
     event text;
     rows text;
+    batches text := 'select tenant, array_agg(key), array_agg(content), array_agg(metadata)
+        from (select r.*, row_number() over () as n from (%s) r) s
+        where tenant is not null
+        group by tenant, n / 1000';
     row_tenant text;
     keys text[];
     contents text[];
@@ -229,11 +267,14 @@ begin
         perform _mindful.raise('42P16', format('%s has no primary key', full_name),
             'Add one: a memory follows its row by it.');
     end if;
+    perform _mindful.attachment_expression('content', content, relation, false);
+    perform _mindful.attachment_expression('metadata', coalesce(metadata, 'null'), relation, true);
+    perform _mindful.attachment_expression('tenant', coalesce(tenant, 'null'), relation, false);
 
     -- The function runs as the table's owner, whoever changes its rows, so all its memories have one tenant; and the
     -- owner answers for the expression. Nothing of the table's schema is on its path, where others may create.
     -- Keys, texts, metadata and tenants of a relation's rows.
-    rows := format('select %s as key, (%s)::text as content, (%s)::jsonb as metadata, (%s)::text as tenant from %%s r',
+    rows := format(E'select %s as key, (%s\n)::text as content, (%s\n)::jsonb as metadata, (%s\n)::text as tenant from ',
         key, content, coalesce(metadata, 'null'), coalesce(tenant, quote_literal(_mindful.tenant_required())));
     body := format($body$
         #variable_conflict use_column
@@ -246,6 +287,9 @@ begin
             -- superuser could name these settings in a SET clause, which would restore them.
             outer_tenant text := _mindful.tenant_switch(%1$L);
             outer_mode text := coalesce(current_setting('mindful.embedding_mode', true), '');
+            groups refcursor;
+            message text;
+            detail text;
         begin
             if (select c.relowner <> current_user::regrole from pg_class c where c.oid = tg_relid) then
                 raise exception using errcode = '55000', message = 'mindful: the table has another owner than when it was attached',
@@ -254,40 +298,53 @@ begin
             perform set_config('mindful.embedding_mode', %2$L, true);
             if tg_op = 'TRUNCATE' then
                 perform _mindful.attachment_clear(tg_relid, %3$L);
-            elsif tg_op = 'DELETE' then
-                for row_tenant, keys in select tenant, array_agg(key) from (%4$s) r where tenant is not null group by tenant loop
-                    perform _mindful.tenant_switch(row_tenant);
-                    perform _mindful.attachment_delete(%3$L, keys);
-                end loop;
-            elsif tg_op = 'UPDATE' then
-                for row_tenant, keys in
-                    select tenant, array_agg(key)
-                    from (select key, tenant from (%4$s) r except select key, tenant from (%5$s) r) g
-                    where tenant is not null
-                    group by tenant
+            else
                 loop
-                    perform _mindful.tenant_switch(row_tenant);
-                    perform _mindful.attachment_delete(%3$L, keys);
+                    -- Only the reading of rows is within the block: an error of writing or embedding stays what it is.
+                    begin
+                        if groups is not null then
+                            null;
+                        elsif tg_op = 'DELETE' then
+                            open groups for select tenant, array_agg(key), null::text[], null::jsonb[]
+                                from (%4$s) r where tenant is not null group by tenant;
+                        elsif tg_op = 'UPDATE' then
+                            open groups for select tenant, array_agg(key), null::text[], null::jsonb[]
+                                from (select key, tenant from (%4$s) r except select key, tenant from (%5$s) r) g
+                                where tenant is not null
+                                group by tenant
+                                union all
+                                %7$s;
+                        else
+                            open groups for %7$s;
+                        end if;
+                        fetch groups into row_tenant, keys, contents, metadata;
+                    exception when others then
+                        get stacked diagnostics message = message_text, detail = pg_exception_detail;
+                        raise exception using errcode = sqlstate,
+                            message = format('mindful: a row of the attached table %%s cannot be read: %%s',
+                                _mindful.relation_name(tg_relid), left(message, 1000)),
+                            detail = concat_ws(' ', nullif(left(detail, 1000), ''), 'The expressions of attached tables are in mindful.attachment.'),
+                            hint = format('Change the row, or have the table''s owner attach it with other expressions, after SELECT memory_detach(%%L).',
+                                _mindful.relation_name(tg_relid));
+                    end;
+                    exit when keys is null;
+                    if contents is null then
+                        perform _mindful.tenant_switch(row_tenant);
+                        perform _mindful.attachment_delete(%3$L, keys);
+                    else
+                        perform _mindful.tenant_switch(%1$L);
+                        perform _mindful.attachment_tenant_insert(tg_relid, row_tenant);
+                        perform _mindful.tenant_switch(row_tenant);
+                        perform _mindful.attachment_write(%3$L, keys, contents, %6$s);
+                    end if;
                 end loop;
-            end if;
-            if tg_op in ('INSERT', 'UPDATE') then
-                for row_tenant, keys, contents, metadata in
-                    select tenant, array_agg(key), array_agg(content), array_agg(metadata)
-                    from (select r.*, row_number() over () as n from (%5$s) r) s
-                    where tenant is not null
-                    group by tenant, n / 1000
-                loop
-                    perform _mindful.tenant_switch(%1$L);
-                    perform _mindful.attachment_tenant_insert(tg_relid, row_tenant);
-                    perform _mindful.tenant_switch(row_tenant);
-                    perform _mindful.attachment_write(%3$L, keys, contents, %6$s);
-                end loop;
+                close groups;
             end if;
             perform _mindful.tenant_switch(outer_tenant), set_config('mindful.embedding_mode', outer_mode, true);
             return null;
         end
-        $body$, _mindful.tenant_required(), mode, full_name, format(rows, 'old_rows'), format(rows, 'new_rows'),
-        case when metadata is null then 'null' else 'metadata' end);
+        $body$, _mindful.tenant_required(), mode, full_name, rows || 'old_rows r', rows || 'new_rows r',
+        case when metadata is null then 'null' else 'metadata' end, format(batches, rows || 'new_rows r'));
     -- A row's key and text must read the same in every session. Plans would show writers what they may not read.
     execute format($create$
         create function %I.%I() returns trigger
@@ -332,12 +389,7 @@ begin
     insert into mindful.attachment (relation, source, content, mode, metadata, row_tenant)
     values (relation, full_name, content, mode, metadata, tenant);
     perform set_config('mindful.embedding_mode', mode, true);
-    for row_tenant, keys, contents, metadatas in execute format('
-        select tenant, array_agg(key), array_agg(content), array_agg(metadata)
-        from (select r.*, row_number() over () as n from (%s) r) s
-        where tenant is not null
-        group by tenant, n / 1000', format(rows, full_name))
-    loop
+    for row_tenant, keys, contents, metadatas in execute format(batches, rows || full_name || ' r') loop
         perform _mindful.attachment_tenant_insert(relation, row_tenant);
         outer_tenant := _mindful.tenant_switch(row_tenant);
         perform _mindful.attachment_write(full_name, keys, contents, case when metadata is not null then metadatas end);
@@ -355,7 +407,7 @@ begin
 end
 $$;
 comment on function memory_attach(regclass, text, text, text, text) is
-'Stores the rows of a table as memories, now and after each change, and returns the number of rows stored now. content, metadata and tenant are SQL expressions over the columns. Errors: 22004, 22023, 42501, 42703, 42710, 42809, 42P01, 42P16, 55P03.
+'Stores the rows of a table as memories, now and after each change, and returns the number of rows stored now. content, metadata and tenant are SQL expressions over the columns. Errors: 22004, 22023, 42501, 42601, 42703, 42710, 42804, 42809, 42P01, 42P16, 55P03.
 Example: SELECT memory_attach(''public.ticket'', ''subject || '''': '''' || body'', metadata => ''jsonb_build_object(''''priority'''', priority)'');';
 
 create function _mindful.attachment_tenant_insert(relation regclass, row_tenant text) returns void

@@ -56,26 +56,29 @@ create function _mindful.memory_insert_many(memories jsonb) returns setof bigint
 language sql volatile parallel unsafe security invoker
 begin atomic
     with element as materialized (
-        select e.element, e.number, 'of element ' || e.number as place,
-            _mindful.time_argument('valid_from of element ' || e.number, e.element ->> 'valid_from') as valid_from,
-            _mindful.time_argument('valid_to of element ' || e.number, e.element ->> 'valid_to') as valid_to
+        select e.element, e.number, p.place,
+            _mindful.time_argument('valid_from' || p.place, e.element ->> 'valid_from') as valid_from,
+            _mindful.time_argument('valid_to' || p.place, e.element ->> 'valid_to') as valid_to
         from _mindful.array_elements('memories', memories,
             '{content,kind,metadata,source,source_key,importance,confidence,level,valid_from,valid_to,evidence,session_id}') e
+        cross join lateral (
+            select case when pg_catalog.jsonb_array_length(memories) = 1 then '' else ' of element ' || e.number end as place
+        ) p
     ),
     inserted as (
         insert into mindful.memory (kind, content, metadata, source, source_key, importance, confidence, level,
             valid_from, valid_to, session_id)
         select _mindful.memory_kind(coalesce(e.element ->> 'kind', 'fact')),
-            _mindful.text_argument('content ' || e.place, e.element ->> 'content'),
+            _mindful.text_argument('content' || e.place, e.element ->> 'content'),
             _mindful.metadata(e.element -> 'metadata'),
-            _mindful.short_argument('source ' || e.place, e.element ->> 'source'),
-            _mindful.short_argument('source_key ' || e.place, e.element ->> 'source_key'),
-            coalesce(_mindful.share_argument('importance ' || e.place, e.element -> 'importance'), 0.5),
-            _mindful.share_argument('confidence ' || e.place, e.element -> 'confidence'),
-            coalesce(_mindful.level_argument('level ' || e.place, e.element ->> 'level'), 'data'),
+            _mindful.short_argument('source' || e.place, e.element ->> 'source'),
+            _mindful.short_argument('source_key' || e.place, e.element ->> 'source_key'),
+            coalesce(_mindful.share_argument('importance' || e.place, e.element -> 'importance'), 0.5),
+            _mindful.share_argument('confidence' || e.place, e.element -> 'confidence'),
+            coalesce(_mindful.level_argument('level' || e.place, e.element ->> 'level'), 'data'),
             e.valid_from,
-            _mindful.valid_to_argument('valid_to ' || e.place, e.valid_from, e.valid_to),
-            _mindful.session_argument('session_id ' || e.place, e.element ->> 'session_id')
+            _mindful.valid_to_argument('valid_to' || e.place, e.valid_from, e.valid_to),
+            _mindful.session_argument('session_id' || e.place, e.element ->> 'session_id')
         from element e
         order by e.number
         on conflict (tenant, source, source_key) where source is not null do nothing
@@ -90,7 +93,7 @@ begin atomic
         select distinct n.id, v.source_id, v.quote
         from numbered n
         join element e on e.number = n.number,
-            _mindful.evidence('evidence ' || e.place, e.element -> 'evidence') v
+            _mindful.evidence('evidence' || e.place, e.element -> 'evidence') v
     )
     select n.id from numbered n order by n.id;
 end;

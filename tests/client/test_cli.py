@@ -98,11 +98,22 @@ def test_what_is_known_of_an_answer_is_printed_on_request(mindful: Command, ana:
     answered = mindful("chat", "--explain", QUESTION)
     assert answered.stdout == f"{REPLY}\n"
     summary, meaning, memory, *_ = answered.stderr.splitlines()
-    assert re.fullmatch(r"\[uncalibrated; right \d+%, confidence \d\.\d\d; 1 memories\]", summary)
-    assert re.match(
-        r"  \d+% is a guess: such answers have too few labels\. .*Confidence is the mean", meaning
-    )
+    assert re.fullmatch(r"\[uncalibrated; confidence \d\.\d\d; 1 memory\]", summary)
+    assert meaning.startswith("  Such answers are not calibrated yet: ")
+    assert len(meaning) <= 100
     assert memory == f"  - {told}"
+    twice = mindful("chat", "--explain", input=f"{QUESTION}\n{QUESTION}\n").stderr
+    assert twice.count("[uncalibrated; ") == 2
+    assert twice.count("not calibrated yet") == 1
+
+
+@pytest.mark.usefixtures("scripted")
+def test_an_answer_that_was_cut_is_marked(mindful: Command) -> None:
+    cut = mindful("chat", "--max-tokens", "3", QUESTION)
+    assert cut.exit_code == 0
+    assert REPLY.startswith(cut.stdout.strip())
+    assert "[cut at 3 tokens; --max-tokens sets the limit]\n" in cut.stderr
+    assert "[cut at" not in mindful("chat", QUESTION).stderr
 
 
 @pytest.mark.usefixtures("scripted")
@@ -263,7 +274,7 @@ def test_answers_are_labeled_by_id_or_one_after_the_other(
     ).fetchone() or (0,)
     assert mindful("label", str(first), "wrong", "--note", "It is Lyon.").exit_code == 0
     asked = mindful("label", input="right\n")
-    assert (asked.exit_code, asked.stderr) == (0, "1 answers labeled.\n")
+    assert (asked.exit_code, asked.stderr) == (0, "1 answer labeled.\n")
     assert "And of Spain?\n" in asked.stdout
     assert ana.execute("select correct, note from outcome order by id").fetchall() == [
         (False, "It is Lyon."),
@@ -271,6 +282,15 @@ def test_answers_are_labeled_by_id_or_one_after_the_other(
     ]
     assert mindful("label", str(first)).exit_code == 2
     assert mindful("label", "999", "right").stderr.startswith("mindful: ")
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_letter_is_enough_for_a_label_and_q_quits(mindful: Command, ana: psycopg.Connection) -> None:
+    for question in (QUESTION, "And of Spain?", "And of Italy?", "And of Norway?"):
+        mindful("chat", question)
+    asked = mindful("label", input="x\nW\ns\nr\nq\n")
+    assert (asked.exit_code, asked.stderr.splitlines()[-1]) == (0, "2 answers labeled.")
+    assert ana.execute("select correct from outcome order by id").fetchall() == [(False,), (True,)]
 
 
 def test_calibrate_says_how_many_labels_lack(scripted: None, mindful: Command) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 from fpdf import FPDF
+from mindful_client.files import UnreadableError
+from mindful_client.files.text import read_text
 from support.command import Command
 
 PETS = """
@@ -197,6 +200,27 @@ def test_a_bad_file_is_named_and_the_others_are_read(
         assert line.startswith(f"mindful: {tmp_path / name}: ")
         assert words in line
     assert ana.execute("select content from memory").fetchall() == [("Good.",)]
+
+
+def test_a_broken_pdf_prints_no_warnings_of_its_reader(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger = logging.getLogger("pypdf")
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    with pytest.raises(UnreadableError, match="is no PDF"):
+        read_text("broken.pdf", b"%PDF-1.7 nothing")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_refused_option_comes_with_its_hint_once(ingest: Command, tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("Good.")
+    result = ingest("--max-tokens", "1", tmp_path)
+    assert result.exit_code == 1
+    *failures, hint = [line for line in result.stderr.splitlines() if line.startswith(("mindful", "Hint"))]
+    assert len(failures) == 2
+    assert hint.startswith("Hint: ")
 
 
 def test_a_file_that_needs_a_package_is_named_and_the_others_are_read(

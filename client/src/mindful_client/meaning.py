@@ -14,7 +14,7 @@ def probability_meaning(probability: float, action: str | None) -> str:
     """Return what the probability of an answer promises."""
     if action == "uncalibrated":
         return (
-            f"{probability:.0%} is a guess: such answers have too few labels. Label some with mindful label."
+            "Such answers are not calibrated yet: the figures only rank them. Label some with mindful label."
         )
     place = _PLACES.get(action or "")
     return f"Of 100 answers with {probability:.0%}, about {100 * probability:.0f} are right" + (

@@ -154,8 +154,17 @@ def test_an_initial_value_is_read_like_a_set_one(ana: psycopg.Connection) -> Non
 
 
 def test_what_holds_for_all_is_an_administrators(ana: psycopg.Connection, bob: psycopg.Connection) -> None:
-    with fails("42501", hint=None):
+    with fails("42501", hint="^Only members of mindful_admin"):
         ana.execute("select setting_set('model_slots', '64', 'global')")
+    with fails("42501", hint="scope => 'user'.*Only members of mindful_admin"):
+        ana.execute("select setting_set('chat_memories', '4', 'global')")
+    for arguments in (b"'chat_memories', 'global'", b"scope => 'global'"):
+        with fails("42501", hint="Only members of mindful_admin"):
+            ana.execute(b"select setting_reset(" + arguments + b")")
+    with fails("42501", hint=None):
+        ana.execute(
+            "insert into setting (tenant, scope, key, value) values ('', 'global', 'model_slots', '64')"
+        )
     with fails("42501", hint=None):
         ana.execute(
             "insert into setting (tenant, scope, key, value) values (%s, 'user', 'chat_memories', '4')",

@@ -1,5 +1,6 @@
 """Tables of applications whose rows are remembered."""
 
+import re
 from collections.abc import Iterator
 
 import psycopg
@@ -172,7 +173,14 @@ def test_without_the_extension_a_table_is_as_it_was(
     ("call", "sqlstate", "hint"),
     [
         ("memory_attach('shop.nothing', 'body')", "42P01", None),
-        ("memory_attach('shop.ticket', 'nothing')", "42703", None),
+        ("memory_attach('shop.ticket', 'nothing')", "42703", "columns of shop.ticket"),
+        ("memory_attach('shop.ticket', 'body; select 1')", "42601", "expression"),
+        ("memory_attach('shop.ticket', 'body) is null; select (1')", "42601", "expression"),
+        ("memory_attach('shop.ticket', 'max(body)')", "42803", "expression"),
+        ("memory_attach('shop.ticket', 'unnest(array[body])')", "0A000", "expression"),
+        ("memory_attach('shop.ticket', 'ctid')", "42703", "expression"),
+        ("memory_attach('shop.ticket', 'body', metadata => 'lang')", "42804", "jsonb_build_object"),
+        ("memory_attach('shop.ticket', 'body', metadata => '''x''')", "22P02", "expression"),
         ("memory_attach('shop.ticket', '')", "22023", r"\w"),
         ("memory_attach('shop.ticket', null)", "22004", r"\w"),
         ("memory_attach(null, 'body')", "22004", r"\w"),
@@ -203,6 +211,38 @@ def test_bad_arguments_are_refused_and_nothing_is_left(
         owner.execute(f"select {call}")
     assert owner.execute("select count(*) from attachment").fetchone() == (0,)
     assert owner.execute("select count(*) from pg_trigger where tgname like 'remember%'").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    "metadata", ["j", "jb", "'{\"a\": 1}'", "jsonb_build_object(id, 1)", "jb -- of the row"]
+)
+def test_metadata_may_be_of_either_type_of_json(owner: psycopg.Connection, metadata: str) -> None:
+    owner.execute("create table shop.event (id int primary key, body text, j json, jb jsonb)")
+    owner.execute(
+        "select memory_attach('shop.event', $$'100%% ' || id %% 3 || body$$, metadata => %s)", (metadata,)
+    )
+    owner.execute("insert into shop.event values (4, ' a', '{}', '{}')")
+    assert owner.execute("select content from memory").fetchall() == [("100% 1 a",)]
+
+
+def test_a_failing_expression_names_its_table(owner: psycopg.Connection) -> None:
+    owner.execute("create table shop.event (id int primary key, body text)")
+    owner.execute("select memory_attach('shop.event', $$(10 / (id - 2))::text || body$$)")
+    named = r"the attached table shop\.event cannot be read: "
+    detach = r"memory_detach\('shop\.event'\)"
+    with pytest.raises(psycopg.errors.DivisionByZero, match=named) as failed:
+        owner.execute("insert into shop.event values (1, 'a'), (2, 'b')")
+    assert re.search(detach, failed.value.diag.message_hint or "")
+    owner.execute("insert into shop.event values (1, 'a')")
+    with pytest.raises(psycopg.errors.DivisionByZero, match=named):
+        owner.execute("update shop.event set id = 2")
+    owner.execute("alter table shop.event rename body to words")
+    for statement in (b"insert into shop.event values (3, 'c')", b"delete from shop.event"):
+        with pytest.raises(psycopg.errors.UndefinedColumn, match=named) as renamed:
+            owner.execute(statement)
+        assert re.search(detach, renamed.value.diag.message_hint or "")
+        assert "QUERY" not in str(renamed.value)
+    assert owner.execute("select memory_detach('shop.event')").fetchone() == (1,)
 
 
 def test_a_key_reads_the_same_whatever_the_session_is_set_to(owner: psycopg.Connection) -> None:

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import click
@@ -17,7 +17,13 @@ from mindful_client.calls.statement import Call
 from mindful_client.cli.history import edited_lines
 from mindful_client.cli.output import given, printable, report, show
 from mindful_client.client import Client
-from mindful_client.errors import InvalidInputError, NotReadyError, QueryCancelledError, UnavailableError
+from mindful_client.errors import (
+    InvalidInputError,
+    MindfulError,
+    NotReadyError,
+    QueryCancelledError,
+    UnavailableError,
+)
 from mindful_client.meaning import CONFIDENCE, probability_meaning
 
 _LEAVE = ("exit", "quit")
@@ -37,20 +43,39 @@ _REST = sql.SQL(
                select m.content from jsonb_array_elements_text(a.metadata -> 'memory_ids') with ordinality i (id, place)
                join mindful.memory m on m.id = i.id::bigint
                where m.tenant = a.tenant order by i.place
-           )
+           ),
+           case when g.finish_reason = 'length' then g.completion_tokens end
        from mindful.memory a
+       left join lateral (
+           select d.generation_id from mindful.decision d
+           where d.tenant = a.tenant and d.message_id = a.id order by d.id desc limit 1
+       ) d on true
+       left join mindful.generation g on g.tenant = a.tenant and g.id = d.generation_id
        where a.session_id = %(session_id)s and a.role in ('assistant', 'clarification')
        order by a.turn desc limit 1"""
 ).format()
-"""What the last answer of a session rests on."""
+"""What the last answer of a session rests on, and the number of its tokens if it was cut."""
+_NO_TABLE = "42P01"
 _SHOWN = 100
 """Characters of a memory that are printed."""
+
+
+class _Answer(NamedTuple):
+    action: str
+    probability: float
+    confidence: float
+    calibrated: bool
+    memories: list[str]
+    cut_at: int | None
 
 
 @click.command()
 @click.option("--session", "session_id", type=click.UUID, help="Continue this conversation.")
 @click.option("--system", help="System prompt of a new conversation.")
 @click.option("--memories", type=int, help="Largest number of memories that the model sees.")
+@click.option(
+    "--max-tokens", type=int, help="Largest number of tokens of an answer; -1: what fits the context."
+)
 @click.option(
     "--explain/--no-explain",
     default=None,
@@ -64,6 +89,7 @@ def chat(
     session_id: UUID | None,
     system: str | None,
     memories: int | None,
+    max_tokens: int | None,
     explain: bool | None,
     message: str | None,
 ) -> None:
@@ -71,11 +97,12 @@ def chat(
 
     From a pipe, each line is a message. A message is stored before its answer starts. Ctrl-C stops an answer, and
     /retry asks for it again. /help lists the commands. With --explain, an answer is followed by its action, the
-    probability that it is right, the model's confidence, and the memories that the model saw.
+    probability that it is right (once answers are calibrated), the model's confidence, and the memories that the
+    model saw.
     """
     if session_id is not None and system is not None:
         raise click.UsageError("--system is for new conversations: leave out --session")
-    talk = _Talk(client, session_id, system, memories, explain)
+    talk = _Talk(client, session_id, system, explain, given(memories=memories, max_tokens=max_tokens))
     try:
         if message is not None:
             talk.say(message)
@@ -101,16 +128,17 @@ class _Talk:
         client: Client,
         session_id: UUID | None,
         system: str | None,
-        memories: int | None,
         explain: bool | None,
+        options: dict[str, Any],
     ) -> None:
         self._client = client
         self._session_id = session_id
         self._known = session_id
         self._start = given(system_prompt=system)
-        self._options = given(memories=memories)
+        self._options = options
         self._explains = sys.stdout.isatty() if explain is None else explain
         self._shows_guesses = explain is not None
+        self._notes: set[str] = set()
         self._unstored: str | None = None
         """The last message until the server has stored it. /retry sends it again."""
         self.stopped = False
@@ -173,8 +201,9 @@ class _Talk:
 
     def _reply(self, options: dict[str, Any]) -> None:
         self._print(self._answer(options))
-        if self._explains and not self.stopped:
-            self._explain()
+        if not self.stopped:
+            for answer in self._last_answer():
+                self._conclude(answer)
 
     def _forgets_answer(self) -> bool:
         """Forget the last answer, if it follows the user's message. One that called tools stays."""
@@ -194,21 +223,43 @@ class _Talk:
         if not self.stopped:
             yield from self._client.llm_chat_stream(None, session_id=self._session_id, **options)
 
-    def _explain(self) -> None:
-        """Print the memories of the last answer, and its figures if they are calibrated or asked for."""
-        for action, probability, confidence, calibrated, memories in self._client._run(
-            Call(_REST, {"session_id": self._session_id}, list)
-        ):
-            count = f"{len(memories)} memories"
-            if calibrated or self._shows_guesses:
-                meaning = probability_meaning(probability, action if calibrated else "uncalibrated")
-                show(f"[{action}; right {probability:.0%}, confidence {confidence:.2f}; {count}]", err=True)
-                show(f"  {meaning} {CONFIDENCE}", err=True)
-            elif memories:
-                show(f"[{count}]", err=True)
-            for content in memories:
-                line = " ".join(printable(content).split())
-                show(f"  - {line if len(line) <= _SHOWN else line[:_SHOWN] + '...'}", err=True)
+    def _last_answer(self) -> list[_Answer]:
+        try:
+            rows = list(self._client._run(Call(_REST, {"session_id": self._session_id}, list)))
+        except MindfulError as error:
+            if error.sqlstate != _NO_TABLE:  # a router has functions only
+                raise
+            return []
+        return [_Answer(*row) for row in rows]
+
+    def _conclude(self, answer: _Answer) -> None:
+        """Print whether an answer was cut, its memories, and its figures if they are calibrated or asked for."""
+        if answer.cut_at is not None:
+            show(f"[cut at {answer.cut_at} tokens; --max-tokens sets the limit]", err=True)
+        if not self._explains:
+            return
+        count = f"{len(answer.memories)} {'memory' if len(answer.memories) == 1 else 'memories'}"
+        if answer.calibrated:
+            show(
+                f"[{answer.action}; right {answer.probability:.0%}, confidence {answer.confidence:.2f}; {count}]",
+                err=True,
+            )
+            show(f"  {probability_meaning(answer.probability, answer.action)}", err=True)
+            self._note(CONFIDENCE)
+        elif self._shows_guesses:
+            show(f"[{answer.action}; confidence {answer.confidence:.2f}; {count}]", err=True)
+            self._note(probability_meaning(answer.probability, "uncalibrated"))
+        elif answer.memories:
+            show(f"[{count}]", err=True)
+        for content in answer.memories:
+            line = " ".join(printable(content).split())
+            show(f"  - {line if len(line) <= _SHOWN else line[:_SHOWN] + '...'}", err=True)
+
+    def _note(self, text: str) -> None:
+        """Print a sentence once per chat."""
+        if text not in self._notes:
+            self._notes.add(text)
+            show(f"  {text}", err=True)
 
     def _print(self, pieces: Generator[str, None, None]) -> None:
         begun = False

@@ -58,7 +58,7 @@ def ingest(
         reader.forget_missing([path.resolve() for path in paths if path.is_dir()])
     show(reader.summary())
     if reader.failures:
-        show("\n".join(reader.failures), err=True)
+        show("\n".join([*reader.failures, *dict.fromkeys(reader.hints)]), err=True)
         raise click.exceptions.Exit(1)
 
 
@@ -84,6 +84,7 @@ class _Reader:
         self._files = Counter[str]()
         self._chunks = Counter[str]()
         self.failures: list[str] = []
+        self.hints: list[str] = []
 
     def take(self, path: Path, named: bool) -> None:
         """Store a file if it changed."""
@@ -95,6 +96,8 @@ class _Reader:
             self._fail(path, f"needs the Python package {error.name}: pip install 'pg-mindful[ingest]'")
         except (InvalidInputError, AlreadyExistsError) as error:
             self._fail(path, error.message)
+            if error.hint:
+                self.hints.append(f"Hint: {error.hint}")
 
     def forget_missing(self, directories: Iterable[Path]) -> None:
         """Delete documents whose files in these directories no longer exist."""

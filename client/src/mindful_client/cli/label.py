@@ -18,13 +18,21 @@ _QUEUE = sql.SQL("select message_id, question, answer, why from mindful.label_qu
 _CORRECT = {"right": True, "wrong": False}
 
 
+class _Word(click.Choice):  # type: ignore[type-arg]  # click 8.1 has no arguments here
+    """One of several words, of which the beginning is enough."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        begun = [word for word in self.choices if value and word.startswith(value.strip().lower())]
+        return super().convert(begun[0] if len(begun) == 1 else value, param, ctx)
+
+
 @click.command()
 @click.option("--note", help="What is right instead. The model sees it when a similar question comes.")
 @click.option(
     "-n", "count", type=click.IntRange(min=1), default=10, show_default=True, help="Answers to ask about."
 )
 @click.argument("message_id", type=int, required=False)
-@click.argument("verdict", type=click.Choice(list(_CORRECT)), required=False)
+@click.argument("verdict", type=_Word(list(_CORRECT)), required=False)
 @click.pass_obj
 def label(client: Client, note: str | None, count: int, message_id: int | None, verdict: str | None) -> None:
     """Label the answer MESSAGE_ID as right or wrong.
@@ -37,8 +45,15 @@ def label(client: Client, note: str | None, count: int, message_id: int | None, 
         return
     if message_id is not None or note is not None:
         raise click.UsageError("give MESSAGE_ID and right or wrong, or neither")
-    labeled = sum(_ask(client, row) for row in _waiting(client, count))
-    show(f"{labeled} answers labeled.", err=True)
+    labeled = 0
+    for row in _waiting(client, count):
+        verdict = _ask(row)
+        if verdict == "quit":
+            break
+        if verdict in _CORRECT:
+            client.answer_label(row[0], _CORRECT[verdict])
+            labeled += 1
+    show(f"{labeled} {'answer' if labeled == 1 else 'answers'} labeled.", err=True)
 
 
 @click.command()
@@ -66,15 +81,15 @@ def _waiting(client: Client, count: int) -> Iterator[Sequence[Any]]:
     yield from client._run(Call(_QUEUE, {"count": count}, list))
 
 
-def _ask(client: Client, row: Sequence[Any]) -> bool:
-    """Show an answer and store its label. Return false if the user skips it."""
+def _ask(row: Sequence[Any]) -> str:
+    """Show an answer and return the user's verdict: right, wrong, skip or quit."""
     message_id, question, answer, why = row
     show(f"\n{printable(question or '')}\n  {printable(answer)}\n  (id {message_id}; {why})")
-    verdict = click.prompt("right, wrong or skip", type=click.Choice([*_CORRECT, "skip"]), default="skip")
-    if verdict == "skip":
-        return False
-    client.answer_label(message_id, _CORRECT[verdict])
-    return True
+    words = _Word([*_CORRECT, "skip", "quit"])
+    verdict: str = click.prompt(
+        "[r]ight, [w]rong, [s]kip or [q]uit", type=words, default="skip", show_choices=False
+    )
+    return verdict
 
 
 def described(result: CalibrationDetail) -> str:

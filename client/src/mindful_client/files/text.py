@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import logging
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -76,6 +77,8 @@ def _pdf(data: bytes) -> Text:
     from pypdf import PdfReader
     from pypdf.errors import DependencyError
 
+    # Without a handler of the application, Python prints pypdf's warnings to standard error.
+    logging.getLogger("pypdf").addHandler(logging.NullHandler())
     try:
         reader = PdfReader(io.BytesIO(data))
         if reader.is_encrypted and not reader.decrypt(""):
