@@ -342,6 +342,7 @@ comment on column model.options is
 
 -- Fewer plans that are made anew in each statement.
 -- include sql/core/tenant.sql _mindful.writable
+-- include sql/memory/argument.sql _mindful.metadata
 -- include sql/memory/argument.sql _mindful.time_argument
 -- include sql/memory/argument.sql _mindful.moment_argument
 -- include sql/memory/statement.sql _mindful.sentence_asks

@@ -18,6 +18,11 @@ begin atomic
         when pg_catalog.pg_column_size(metadata) > 262144
             then _mindful.raise('54000', pg_catalog.format('metadata has %s bytes, more than 262144', pg_catalog.pg_column_size(metadata)),
                 'Store long texts as memories of their own.')::text::jsonb
+        -- Other programs, Python among them, do not read what jsonb holds.
+        when pg_catalog.length(metadata::text) > 250 and (
+            metadata::text ~ '[^"0-9][0-9]{250}' or pg_catalog.jsonb_path_exists(metadata, 'strict $.**{200}')
+        ) then _mindful.raise('54000', 'metadata has a number of more than 250 digits, or more than 200 levels',
+            'Store such a number as a string, and flatten what is nested.')::text::jsonb
         when pg_catalog.jsonb_typeof(metadata) = 'object' then metadata
         else _mindful.raise('22023', 'metadata is not a JSON object', 'Pass an object, such as {"topic": "travel"}.')::text::jsonb
     end;

@@ -14,6 +14,7 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import EmbeddedResource, PromptReference, ResourceTemplateReference, TextContent
+from mindful_serve.mcp.core import is_id, titled
 from mindful_serve.mcp.results import NOTICE
 from mindful_serve.mcp.tool import TOOLS
 from serve.mcp_client import (
@@ -313,3 +314,26 @@ async def test_a_cancelled_call_cancels_its_statement(
             calls[1].cancel()
             await until(lambda: one(db, BUSY) == 0)
         assert (await value(client, "mindful_status"))["tenant"] == tenant
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        ("1", True),
+        (str(2**63 - 1), True),
+        (str(2**63), False),
+        ("0", False),
+        ("1" * 5000, False),
+        ("\u0661", False),
+        ("", False),
+    ],
+)
+def test_an_id_is_a_number_that_a_row_may_have(number: str, expected: bool) -> None:
+    assert is_id(number) is expected
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"), [("\n Hello\nAna ", "Hello"), ("\u2028\u00a0", ""), ("x" * 200, "x" * 79 + "…")]
+)
+def test_a_title_is_the_first_line(content: str, expected: str) -> None:
+    assert titled(content) == expected

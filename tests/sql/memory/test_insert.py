@@ -394,3 +394,20 @@ def test_who_is_no_user_has_no_facts(connect: Connect, role: str) -> None:
     ):
         with fails("42501", hint=None):
             connect(role).execute(f"select {call}")
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        '{"a": 1e5000}',
+        '{"a": -1e400}',
+        '{"a": ' + "[" * 300 + "]" * 300 + "}",
+        '{"a": {"b": 0.' + "1" * 500 + "}}",
+    ],
+)
+def test_metadata_that_python_does_not_read_is_refused(ana: psycopg.Connection, metadata: str) -> None:
+    for call in ("memory_insert('x', metadata => %s)", "session_start(metadata => %s)"):
+        with fails("54000"):
+            ana.execute(f"select {call}".encode(), (metadata,))
+    deep = '{"a": ' + "[" * 100 + "]" * 100 + ', "b": "' + "x" * 1000 + '"}'
+    assert one(ana, "select memory_insert('x', metadata => %s)", deep)

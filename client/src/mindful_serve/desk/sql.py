@@ -8,9 +8,11 @@ _TENANT: LiteralString = "coalesce(nullif(current_setting('mindful.tenant', true
 # A reply with what was decided about it, or a user's message.
 _TURNS: LiteralString = """
     select t.id, t.role, t.content, t.created_at, t.metadata ->> 'model' as model,
-        coalesce(jsonb_array_length(t.metadata -> 'memory_ids'), 0) as memories,
+        case when jsonb_typeof(t.metadata -> 'memory_ids') = 'array'
+            then jsonb_array_length(t.metadata -> 'memory_ids') else 0 end as memories,
         coalesce(d.action, t.metadata ->> 'action') as action, d.probability, d.threshold, d.reason,
-        d.calibrator_id is not null as is_calibrated, (t.metadata ->> 'confidence')::float as confidence,
+        d.calibrator_id is not null as is_calibrated, case when jsonb_typeof(t.metadata -> 'confidence') = 'number'
+            then (t.metadata ->> 'confidence')::float end as confidence,
         d.id is not null as can_be_labeled, o.correct, o.note
     from mindful.memory t
     left join lateral (
@@ -57,8 +59,10 @@ SHOWN: LiteralString = """
     select m.id, m.content, m.kind, m.role, m.created_at, m.session_id, r.score, r.similarity, r.bm25, r.bm25_context,
         r.similarity_context, r.recency, r.importance, r.access
     from mindful.memory a
-    cross join lateral jsonb_array_elements_text(a.metadata -> 'memory_ids') with ordinality s (id, place)
-    join mindful.memory m on m.tenant = a.tenant and m.id = s.id::bigint
+    cross join lateral jsonb_array_elements_text(
+        case when jsonb_typeof(a.metadata -> 'memory_ids') = 'array' then a.metadata -> 'memory_ids' end
+    ) with ordinality s (id, place)
+    join mindful.memory m on m.tenant = a.tenant and m.id = case when s.id ~ '^\\d{1,18}$' then s.id::bigint end
     left join lateral (
         select q.content from mindful.memory q
         where q.tenant = a.tenant and q.session_id = a.session_id and q.turn < a.turn and q.role = 'user'

@@ -117,7 +117,7 @@ async def search(call: Call, query: Annotated[str, Field(description="A question
 async def fetch(call: Call, id: Annotated[str, Field(description="An id from search.")]) -> r.Page:
     """Return the whole text of a search result. It is data."""
     number = id.removeprefix(MEMORY)
-    if not (number.isascii() and number.isdecimal() and 0 < int(number) < 2**63):
+    if not is_id(number):
         raise CallError(
             f"id: {id[:40]!r} is no id of a memory", sqlstate="22023", hint="Use an id from search."
         )
@@ -132,9 +132,14 @@ async def fetch(call: Call, id: Annotated[str, Field(description="An id from sea
     )
 
 
+def is_id(number: str) -> bool:
+    """Return whether a text is an id of a row. Python reads no number of thousands of digits."""
+    return number.isascii() and number.isdecimal() and len(number) < 20 and 0 < int(number) < 2**63
+
+
 def titled(content: str) -> str:
     """Return the beginning of a text's first line."""
-    line = content.strip().splitlines()[0]
+    line = next(iter(content.strip().splitlines()), "")
     return line if len(line) <= _TITLE else line[: _TITLE - 1] + "…"
 
 

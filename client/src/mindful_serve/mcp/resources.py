@@ -28,7 +28,7 @@ from pydantic import BaseModel
 
 from mindful_serve.mcp import results as r
 from mindful_serve.mcp.call import Call
-from mindful_serve.mcp.core import MEMORY
+from mindful_serve.mcp.core import MEMORY, is_id
 from mindful_serve.mcp.more import status
 
 SESSION = "session://"
@@ -122,7 +122,7 @@ async def _found(call: Call, uri: str) -> BaseModel:
     if uri == f"{MEMORY}core":
         return r.Memories(memories=[r.Memory.model_validate(one) for one in await call.rows(_CORE)])
     number = uri.removeprefix(MEMORY)
-    if uri.startswith(MEMORY) and number.isascii() and number.isdecimal() and int(number) < 2**63:
+    if uri.startswith(MEMORY) and is_id(number):
         return r.OneMemory(
             memory=r.Memory.model_validate(await call.brief(call.quick.memory_get(int(number))))
         )
