@@ -64,7 +64,7 @@ def test_names_that_memories_know_twice_are_asked_back_and_the_reply_closes_the_
     [
         ("Where does Anna live?", "Which one do you mean: Anna Berg or Anna Stein?", "Stein.", "In Graz."),
         ("Where does she live?", 'What do you mean by "she"?', "Anna Stein", "In Graz."),
-        ("Where does Anna Berg live?", "In Linz.", "Thank you.", "In Linz."),
+        ("Where does Anna Berg live?", "In Linz.", "I see.", "In Linz."),
     ],
 )
 def test_a_stream_asks_back_before_an_answer(

@@ -26,4 +26,4 @@ def loads(text: str, **options: Any) -> Any:
             "a number in JSON has more than 4300 digits", "Pass a smaller number, or a string."
         ) from None
     except RecursionError:
-        raise UnreadableJSONError("JSON has too many levels", "Pass JSON of less depth.") from None
+        raise UnreadableJSONError("JSON has too many levels", "Flatten it.") from None
