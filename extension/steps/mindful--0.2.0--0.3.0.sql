@@ -330,6 +330,12 @@ comment on column model.options is
 -- include sql/memory/candidate.sql _mindful.recall_terms
 -- include sql/memory/candidate.sql _mindful.recall_lexical
 
+-- Metadata that callers supply, ids in imported metadata, and counts of many rows.
+-- include sql/memory/forget.sql _mindful.memory_id
+-- include sql/memory/transfer.sql _mindful.import_refer
+-- include sql/memory/transfer.sql _mindful.import_metadata
+-- include sql/memory/transfer.sql _mindful.import_memories
+
 -- include sql/learning/consolidation.sql _mindful.evidence_lost
 -- include sql/learning/sample.sql _mindful.sample_memory_lost
 
