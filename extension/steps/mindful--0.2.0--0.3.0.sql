@@ -335,6 +335,8 @@ comment on column model.options is
 -- include sql/memory/transfer.sql _mindful.import_refer
 -- include sql/memory/transfer.sql _mindful.import_metadata
 -- include sql/memory/transfer.sql _mindful.import_memories
+-- include sql/memory/posting.sql _mindful.memory_count_merged
+-- include sql/memory/posting.sql _mindful.memory_count_add
 
 -- include sql/learning/consolidation.sql _mindful.evidence_lost
 -- include sql/learning/sample.sql _mindful.sample_memory_lost
