@@ -100,6 +100,7 @@ drop function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, int
 -- include sql/memory/score.sql _mindful.recall_ranked
 -- include sql/memory/recall.sql _mindful.scope_argument
 -- include sql/memory/recall.sql _mindful.chat_filter
+-- include sql/conversation/lesson.sql _mindful.lesson
 -- include sql/conversation/bearing.sql
 -- include sql/memory/recall.sql _mindful.memory_recall
 -- include sql/memory/recall.sql memory_recall
@@ -332,6 +333,9 @@ comment on column model.options is
 
 -- Metadata that callers supply, ids in imported metadata, and counts of many rows.
 -- include sql/memory/forget.sql _mindful.memory_id
+-- include sql/confidence/review.sql _mindful.question_of
+-- include sql/confidence/review.sql _mindful.review_subject
+-- include sql/conversation/clarification.sql _mindful.clarification
 -- include sql/memory/transfer.sql _mindful.import_refer
 -- include sql/memory/transfer.sql _mindful.import_metadata
 -- include sql/memory/transfer.sql _mindful.import_memories

@@ -37,7 +37,7 @@ begin
             select n.id, n.content from mindful.memory n
             where n.tenant = q.tenant and n.session_id = q.session_id and n.turn > q.turn and n.turn <= q.turn + 50
                 and n.role = 'assistant'
-                and case when n.metadata ? 'reply_to' then (n.metadata ->> 'reply_to')::bigint = q.id else n.turn = next.turn end
+                and case when n.metadata ? 'reply_to' then n.metadata ->> 'reply_to' = q.id::text else n.turn = next.turn end
             offset 0
         ) a
         join mindful.outcome o on o.tenant = q.tenant and o.message_id = a.id
