@@ -100,6 +100,9 @@ drop function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, int
 -- include sql/memory/score.sql _mindful.recall_ranked
 -- include sql/memory/recall.sql _mindful.scope_argument
 -- include sql/memory/recall.sql _mindful.chat_filter
+drop function _mindful.core_memory();
+-- include sql/conversation/context.sql _mindful.core_memory
+drop function _mindful.lesson(bigint[]);
 -- include sql/conversation/lesson.sql _mindful.lesson
 -- include sql/conversation/bearing.sql
 -- include sql/memory/recall.sql _mindful.memory_recall
