@@ -106,6 +106,10 @@ drop function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, int
 -- include sql/memory/score.sql _mindful.recall_ranked
 -- include sql/memory/recall.sql _mindful.scope_argument
 -- include sql/memory/recall.sql _mindful.chat_filter
+drop function _mindful.core_memory();
+-- include sql/conversation/context.sql _mindful.core_memory
+drop function _mindful.lesson(bigint[]);
+-- include sql/conversation/lesson.sql _mindful.lesson
 -- include sql/conversation/bearing.sql
 -- include sql/memory/recall.sql _mindful.memory_recall
 -- include sql/memory/recall.sql memory_recall
@@ -353,6 +357,17 @@ comment on column model.options is
 -- include sql/memory/candidate.sql _mindful.recall_hidden
 -- include sql/memory/candidate.sql _mindful.recall_terms
 -- include sql/memory/candidate.sql _mindful.recall_lexical
+
+-- Metadata that callers supply, ids in imported metadata, and counts of many rows.
+-- include sql/memory/forget.sql _mindful.memory_id
+-- include sql/confidence/review.sql _mindful.question_of
+-- include sql/confidence/review.sql _mindful.review_subject
+-- include sql/conversation/clarification.sql _mindful.clarification
+-- include sql/memory/transfer.sql _mindful.import_refer
+-- include sql/memory/transfer.sql _mindful.import_metadata
+-- include sql/memory/transfer.sql _mindful.import_memories
+-- include sql/memory/posting.sql _mindful.memory_count_merged
+-- include sql/memory/posting.sql _mindful.memory_count_add
 
 -- include sql/learning/consolidation.sql _mindful.evidence_lost
 -- include sql/learning/sample.sql _mindful.sample_memory_lost

@@ -29,16 +29,23 @@ comment on type review_detail is 'Result of self_review.';
 create function _mindful.question_of(message_id bigint) returns bigint
 language sql stable parallel safe security invoker
 begin atomic
-    select coalesce((a.metadata ->> 'reply_to')::bigint, (
-        select q.id from mindful.memory q
-        where q.tenant = a.tenant and q.session_id = a.session_id and q.turn < a.turn and q.role = 'user'
-        order by q.turn desc limit 1
-    ))
+    select coalesce(
+        (
+            select q.id from mindful.memory q
+            where q.tenant = a.tenant and q.id = _mindful.memory_id(a.metadata ->> 'reply_to')
+                and q.session_id = a.session_id and q.turn < a.turn and q.role = 'user'
+        ),
+        (
+            select q.id from mindful.memory q
+            where q.tenant = a.tenant and q.session_id = a.session_id and q.turn < a.turn and q.role = 'user'
+            order by q.turn desc limit 1
+        )
+    )
     from mindful.memory a
     where a.tenant = (select _mindful.tenant()) and a.id = question_of.message_id;
 end;
 comment on function _mindful.question_of(bigint) is
-'Returns the id of the user''s turn that an answer replies to. Tool calls may lie in between.';
+'Returns the id of the user''s turn that an answer replies to: the one that reply_to of its metadata names, else the last one before it. Tool calls may lie in between.';
 
 create function _mindful.review_subject(message_id bigint)
 returns table (session_id uuid, question text, answer text, memories text[])
@@ -47,9 +54,9 @@ begin atomic
     select a.session_id, q.content, a.content,
         array(
             select m.content
-            from pg_catalog.jsonb_array_elements_text(a.metadata -> 'memory_ids') with ordinality s (id, place)
-            join mindful.memory m on m.tenant = a.tenant and m.id = s.id::bigint
-            order by s.place
+            from _mindful.memory_ids(a.metadata) s
+            join mindful.memory m on m.tenant = a.tenant and m.id = _mindful.memory_id(s.id)
+            order by s.number
         )
     from mindful.memory a
     join mindful.memory q on q.tenant = a.tenant and q.id = _mindful.question_of(a.id)

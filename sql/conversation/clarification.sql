@@ -16,8 +16,10 @@ begin atomic
             limit 1
         ) q
     where c.tenant = (select _mindful.tenant()) and c.id = clarification.message_id and c.role = 'clarification'
+        and c.metadata @@ 'strict exists($.clarification ? ((@.of == "name" || @.of == "answer" || @.of == "reference")
+            && exists(@.choices[0]) && !exists(@.choices[*] ? (@.type() != "string" || @ == ""))))'
     order by d.id desc
     limit 1;
 end;
 comment on function _mindful.clarification(bigint) is
-'Returns the message, the withheld answer and the choices of a clarification.';
+'Returns the message, the withheld answer and the choices of a clarification; no row if its metadata are not as a chat stores them.';

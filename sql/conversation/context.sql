@@ -1,6 +1,6 @@
 insert into setting_definition (key, type, low, high, scopes, initial, description) values
     ('core_memory_tokens', 'integer', 0, 1000000, '{global,user,session}', '256',
-        'Largest number of tokens of core memories in a prompt. Core memories have {"core": true} in their metadata, and every message gets them.'),
+        'Largest number of tokens of core memories in a prompt. Core memories have {"core": true} in their metadata. Every message gets those that recall_scope admits.'),
     ('chat_memories', 'integer', 0, 50, '{global,user,session}', '3',
         'Largest number of recalled memories in the prompt of a message, if the call does not pass one.'),
     ('chat_system_prompt', 'text', null, 10000, '{global,user,session}', 'null',
@@ -24,18 +24,18 @@ insert into setting_definition (key, type, low, high, scopes, initial, descripti
 
 create index memory_core on memory (tenant, id) where metadata -> 'core' = 'true';
 
-create function _mindful.core_memory() returns table (id bigint, content text)
+create function _mindful.core_memory(session_id uuid) returns table (id bigint, content text)
 language sql stable parallel safe security invoker rows 5
 begin atomic
     select m.id, m.content
     from mindful.memory m
     where m.tenant = (select _mindful.tenant()) and m.metadata -> 'core' = 'true'
-        and (m.valid_from is null or m.valid_from <= pg_catalog.now())
-        and (m.valid_to is null or m.valid_to > pg_catalog.now())
+        and _mindful.recall_admits((select _mindful.chat_filter(core_memory.session_id, false)), m)
     order by m.importance desc, m.id
     limit 50;
 end;
-comment on function _mindful.core_memory() is 'What is shown with every message: memories whose metadata say {"core": true} and that are valid now, the most important first.';
+comment on function _mindful.core_memory(uuid) is
+'Returns what every message of a session is shown: memories that have {"core": true} in their metadata, are valid now and lie within the setting recall_scope of the session, the most important first.';
 
 create function _mindful.session_read(session_id uuid, turns integer, model text, message text default null) returns json
 language plpgsql stable parallel safe security invoker
@@ -75,7 +75,7 @@ begin
             order by m.turn desc
             limit 1
         ),
-        'core', (select json_agg(c) from _mindful.core_memory() c),
+        'core', (select json_agg(c) from _mindful.core_memory(session_id) c),
         'labeled', exists (select from mindful.outcome o where o.tenant = own_tenant)
     );
 end

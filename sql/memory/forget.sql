@@ -64,6 +64,14 @@ begin atomic
 end;
 comment on function _mindful.memory_ids(jsonb) is 'The memories that a reply was shown, as its metadata say.';
 
+create function _mindful.memory_id(value text) returns bigint
+language sql immutable parallel safe security invoker
+begin atomic
+    select case when value ~ '^[0-9]{1,18}$' then value::bigint end;
+end;
+comment on function _mindful.memory_id(text) is
+'Returns the id that a value of metadata names; NULL if it is another text, as callers supply metadata.';
+
 create function _mindful.forget_paths() returns table (relation text, action text, condition text, depth integer, column_name text)
 language sql stable parallel safe security invoker
 begin atomic

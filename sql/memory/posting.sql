@@ -116,13 +116,56 @@ begin atomic
 end;
 comment on function _mindful.length(text, text) is 'Returns the number of lexemes in a text by a text-search configuration.';
 
+create function _mindful.memory_count_merged(tenant text) returns memory_count
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    shards bigint[];
+    merged mindful.memory_count;
+begin
+    begin
+        -- The limit bounds the rows that later writers have to skip while this transaction stays open.
+        shards := array(
+            select f.shard from mindful.memory_count f where f.tenant = memory_count_merged.tenant
+            order by f.shard limit 100 for update skip locked
+        );
+    exception
+        when serialization_failure then  -- A transaction that is newer than the snapshot has changed one of them.
+            return null;
+    end;
+    if cardinality(shards) < 2 then
+        return null;
+    end if;
+    with gone as (
+        delete from mindful.memory_count c
+        where c.tenant = memory_count_merged.tenant and c.shard = any (shards)
+        returning c.memories, c.lexemes, c.bytes
+    )
+    select sum(g.memories), sum(g.lexemes), sum(g.bytes) into merged.memories, merged.lexemes, merged.bytes from gone g;
+    return merged;
+end
+$$;
+comment on function _mindful.memory_count_merged(text) is
+'Removes up to 100 rows of a tenant from memory_count and returns their sums, which the caller inserts. Rows that other transactions have locked stay. NULL: fewer than two are free.';
+
 create function _mindful.memory_count_add(tenant text, memories bigint, lexemes numeric, bytes numeric) returns void
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
+declare
+    isolation text := current_setting('transaction_isolation');
+    merged mindful.memory_count;
 begin
+    -- Under serializable each row that is read here could make a transaction fail.
+    if isolation <> 'serializable' and exists (
+        select from mindful.memory_count c where c.tenant = memory_count_add.tenant
+        order by c.shard offset 16 limit 1
+    ) then
+        merged := _mindful.memory_count_merged(tenant);
+    end if;
     -- Under a snapshot that is older than another's change of the row, even a free row cannot be updated.
-    if current_setting('transaction_isolation') = 'read committed' then
+    if merged.memories is null and isolation in ('read committed', 'read uncommitted') then
         update mindful.memory_count c
         set memories = c.memories + memory_count_add.memories, lexemes = c.lexemes + memory_count_add.lexemes,
             bytes = c.bytes + memory_count_add.bytes
@@ -134,12 +177,27 @@ begin
         if found then
             return;
         end if;
+    elsif merged.memories is null and isolation = 'repeatable read' then
+        -- The row that this transaction has inserted is its own.
+        update mindful.memory_count c
+        set memories = c.memories + memory_count_add.memories, lexemes = c.lexemes + memory_count_add.lexemes,
+            bytes = c.bytes + memory_count_add.bytes
+        where c.tenant = memory_count_add.tenant and c.xmin = pg_current_xact_id()::xid and c.shard = (
+            select max(f.shard) from mindful.memory_count f where f.tenant = memory_count_add.tenant
+        );
+        if found then
+            return;
+        end if;
     end if;
     insert into mindful.memory_count (tenant, memories, lexemes, bytes)
-    values (memory_count_add.tenant, memory_count_add.memories, memory_count_add.lexemes, memory_count_add.bytes);
+    values (
+        memory_count_add.tenant, memory_count_add.memories + coalesce(merged.memories, 0),
+        memory_count_add.lexemes + coalesce(merged.lexemes, 0), memory_count_add.bytes + coalesce(merged.bytes, 0)
+    );
 end
 $$;
-comment on function _mindful.memory_count_add(text, bigint, numeric, numeric) is 'Adds to a tenant''s counts, without waiting for other writers.';
+comment on function _mindful.memory_count_add(text, bigint, numeric, numeric) is
+'Adds to a tenant''s counts, without waiting for other writers. Of more than 16 rows it makes one. A transaction at serializable always inserts a row, which later writers merge.';
 
 -- pg_dump's scripts turn row_security off: restored rows come with their terms.
 create trigger index_inserted after insert on memory referencing new table as new_rows

@@ -206,7 +206,8 @@ $$;
 comment on function _mindful.scope_argument(text, uuid) is
 'Returns the name of the scope that recall is restricted to: the argument, else the setting recall_scope. all and session give NULL. Error 22023: scope is session without a session_id.';
 
-create function _mindful.chat_filter(session_id uuid) returns recall_filter
+create function _mindful.chat_filter(session_id uuid, statements boolean default true, kinds text[] default null)
+returns recall_filter
 language plpgsql stable parallel safe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
@@ -215,12 +216,12 @@ declare
     uuid_nil constant uuid := '00000000-0000-0000-0000-000000000000';
 begin
     -- A chat that begins a session has no memories of its own yet.
-    return _mindful.recall_filter(null, null, case when scope = 'session' then coalesce(session_id, uuid_nil) end, now(), true, null,
+    return _mindful.recall_filter(kinds, null, case when scope = 'session' then coalesce(session_id, uuid_nil) end, now(), statements, null,
         case when scope not in ('all', 'session') then scope end);
 end
 $$;
-comment on function _mindful.chat_filter(uuid) is
-'Returns which memories a chat may be shown: statements, within the setting recall_scope of the session.';
+comment on function _mindful.chat_filter(uuid, boolean, text[]) is
+'Returns which memories a chat may be shown: statements (or with statements => false, any), within the setting recall_scope of the session.';
 
 create function memory_recall(
     query text,

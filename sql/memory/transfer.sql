@@ -192,8 +192,11 @@ begin
         union all
         select l.number, format('refers to memory %%s, which is not in the file', r.id)
         from line l, lateral (values ('id'), ('source_id'), ('target_id')) k (key),
-            lateral (select (l.line ->> k.key)::bigint) r (id)
-        where l.line ->> 'type' in ('link', 'evidence', 'access') and r.id is not null
+            lateral (
+                select case when k.key = any (case l.line ->> 'type' when 'link' then '{source_id,target_id}'::text[]
+                    when 'evidence' then '{id,source_id}' when 'access' then '{id}' end) then (l.line ->> k.key)::bigint end
+            ) r (id)
+        where r.id is not null
             and not exists (select from unnest($2) i (id) where i.id = r.id)
         union all
         select l.number, format('refers to session %%s, which is neither in the file nor in the database', l.line ->> 'session_id')
@@ -207,7 +210,7 @@ begin
         join line x on x.line ->> 'type' = 'export'
         join mindful.model m on m.kind = 'embedder' and x.line -> 'models' ->> m.name = m.sha256
         where l.line ->> 'type' = 'memory' and l.line -> 'embeddings' ? m.name and case
-            when jsonb_typeof(l.line -> 'embeddings' -> m.name) <> 'array' then true
+            when jsonb_typeof(l.line -> 'embeddings' -> m.name) is distinct from 'array' then true
             else jsonb_array_length(l.line -> 'embeddings' -> m.name) <> m.dims
                 or jsonb_path_exists(l.line -> 'embeddings' -> m.name, '$[*] ? (@.type() <> "number")')
         end
@@ -262,6 +265,17 @@ $$;
 comment on function _mindful.import_match(text, jsonb) is
 'Pairs the memories of a file with those of the tenant. Messages match by session and turn, parts of a source by source and source_key. Others match by kind, created_at and text, the n-th of the file with the n-th of the database.';
 
+create function _mindful.import_metadata(metadata jsonb, reply_to bigint, memory_ids jsonb) returns jsonb
+language sql immutable parallel safe security invoker
+begin atomic
+    select case when _mindful.memory_id(metadata ->> 'reply_to') is null then metadata else metadata - 'reply_to' end
+        || case when reply_to is null then '{}' else pg_catalog.jsonb_build_object('reply_to', reply_to) end
+        || case pg_catalog.jsonb_typeof(metadata -> 'memory_ids')
+            when 'array' then pg_catalog.jsonb_build_object('memory_ids', coalesce(memory_ids, '[]')) else '{}' end;
+end;
+comment on function _mindful.import_metadata(jsonb, bigint, jsonb) is
+'Returns the metadata of a reply of a file with the new ids of its question and of the memories in its prompt. Ids of memories outside the file are removed.';
+
 create function _mindful.import_memories(lines text, document jsonb, old_ids bigint[], new_ids bigint[], known boolean[]) returns bigint
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
@@ -276,7 +290,7 @@ declare
     inserted bigint;
 begin
     -- One statement inserts memories and embeddings. So the trigger that embeds new memories skips these.
-    for model in execute format('select m.name from mindful.model m, (%s) l
+    for model in execute format('select distinct m.name from mindful.model m, (%s) l
         where m.kind = ''embedder'' and l.line ->> ''type'' = ''export'' and l.line -> ''models'' ->> m.name = m.sha256', lines) using document
     loop
         embedded := embedded || format($query$,
@@ -287,15 +301,27 @@ begin
             )$query$, 'by ' || model, _mindful.embedding_table(model), model, model);
     end loop;
     execute format($query$
-        with new as materialized (
-            select i.id, l.line, $5 || (l.line - 'language') || jsonb_build_object('tenant', _mindful.tenant(), 'id', i.id, 'superseded_by', s.id) as row
-            from (%s) l
+        with shown as (
+            select l.number, jsonb_agg(i.id order by s.number) as ids
+            from (%1$s) l, _mindful.memory_ids(l.line -> 'metadata') s, unnest($2, $3) i (old_id, id)
+            where l.line ->> 'type' = 'memory' and i.old_id = _mindful.memory_id(s.id)
+            group by l.number
+        ),
+        new as materialized (
+            select i.id, l.line, $5 || (l.line - 'language') || jsonb_build_object('tenant', _mindful.tenant(), 'id', i.id, 'superseded_by', s.id)
+                || case when l.line ->> 'role' in ('assistant', 'clarification') and jsonb_typeof(l.line -> 'metadata') = 'object'
+                    then jsonb_build_object('metadata', _mindful.import_metadata(l.line -> 'metadata', q.id, w.ids))
+                    else '{}'
+                end as row
+            from (%1$s) l
             join unnest($2, $3, $4) i (old_id, id, known) on l.line ->> 'type' = 'memory' and i.old_id = (l.line ->> 'id')::bigint
             left join unnest($2, $3) s (old_id, id) on s.old_id = (l.line ->> 'superseded_by')::bigint
+            left join unnest($2, $3) q (old_id, id) on q.old_id = _mindful.memory_id(l.line -> 'metadata' ->> 'reply_to')
+            left join shown w on w.number = l.number
             where not i.known
-        )%s, inserted as (
-            insert into mindful.memory (%s) overriding system value
-            select r.%s from new n, jsonb_populate_record(null::mindful.memory, n.row) r order by n.id
+        )%2$s, inserted as (
+            insert into mindful.memory (%3$s) overriding system value
+            select r.%4$s from new n, jsonb_populate_record(null::mindful.memory, n.row) r order by n.id
             returning 1
         )
         select count(*) from inserted$query$,
@@ -305,7 +331,7 @@ begin
 end
 $$;
 comment on function _mindful.import_memories(text, jsonb, bigint[], bigint[], boolean[]) is
-'Inserts the memories of a file that the tenant does not have, under new ids, and returns their number. Embeddings are inserted if the model of that name has the same sha256 here.';
+'Inserts the memories of a file that the tenant does not have, under new ids, and returns their number. superseded_by, and the ids in the metadata of replies, become the new ones. Embeddings are inserted if the model of that name has the same sha256 here.';
 
 create function _mindful.import_rows(
     relation regclass,

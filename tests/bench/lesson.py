@@ -100,7 +100,7 @@ def run(db: psycopg.Connection, asked: Sequence[Any], new: Sequence[Any]) -> Non
     ids = [row[0] for row in db.execute("select id from memory where role = 'user' order by id limit 8")]
     started = time.perf_counter()
     for _ in range(100):
-        db.execute("select * from _mindful.lesson(%s)", (ids,)).fetchall()
+        db.execute("select * from _mindful.lesson(%s, null)", (ids,)).fetchall()
     print(f"Looking labels up took {(time.perf_counter() - started) * 10:.2f} ms an answer.")
 
 

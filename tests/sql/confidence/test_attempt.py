@@ -6,6 +6,7 @@ from psycopg.types.json import Jsonb
 from sql.confidence.test_action import ASK, FIRST, calibrator
 from sql.confidence.test_action import pair as pair
 from support import SCRIPTED_EMBEDDER, fails
+from support.query import one
 
 DECISIONS = "select model, action, answer, probability, message_id, replaced_by_id from decision order by id"
 GOLD = '{"question": "What is the capital of France?", "answers": ["Paris"]}'
@@ -231,3 +232,18 @@ def test_a_cancel_is_heard_while_it_is_measured(brief: str, ana: psycopg.Connect
         ana.execute("select action_evaluate('retry', max_tokens => 200)")
     ana.execute("reset statement_timeout")
     assert ana.execute("select count(*) from action_gain").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("scope", ["session", "work"])
+@pytest.mark.parametrize("of", ["user", "session"])
+def test_a_second_recall_is_kept_to_the_scope(forgetful: psycopg.Connection, scope: str, of: str) -> None:
+    session = one(forgetful, "select session_start()")
+    setting = "select setting_set('recall_scope', to_jsonb(%s::text), %s, %s)"
+    forgetful.execute(setting, (scope, of, session if of == "session" else None))
+    ask = """select reply, cardinality(memory_ids) from llm_chat_detail(
+        'When does the old ferry leave tomorrow morning?', %s, model => 'first', memories => 1)"""
+    admit = """update memory set session_id = %s, metadata = '{"scope": "work"}' where content ~ %s"""
+    forgetful.execute(admit, (session, "Marta"))
+    assert one(forgetful, ask, session) == ("I cannot tell.", 1)
+    forgetful.execute(admit, (session, "ferry"))
+    assert one(forgetful, ask, session)[0] == "At noon."

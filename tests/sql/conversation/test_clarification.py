@@ -171,3 +171,26 @@ def test_an_imported_clarification_is_a_turn(annas: psycopg.Connection) -> None:
     assert chat(annas, "Anna Stein", *row)[1] == "In Linz."
     with fails("22023"):
         annas.execute("select message_insert(%s, 'question', 'Where?')", row)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        None,
+        "x",
+        {},
+        {"of": "reference", "choices": [""]},
+        {"of": "name", "choices": "ab"},
+        {"of": "name", "choices": []},
+        {"of": "answer", "choices": [1]},
+        {"of": ["name"], "choices": ["a"]},
+    ],
+)
+def test_a_clarification_that_was_changed_settles_nothing(annas: psycopg.Connection, stored: object) -> None:
+    session, _, action, _, message = chat(annas, "Where does Anna live?")
+    assert action == "clarify"
+    annas.execute(
+        "update memory set metadata = metadata || %s where id = %s",
+        (Jsonb({"clarification": stored}), message),
+    )
+    assert chat(annas, "Stein.", session)[1] == "In Linz."

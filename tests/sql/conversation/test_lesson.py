@@ -9,6 +9,7 @@ import pytest
 from psycopg.rows import dict_row
 from support import SCRIPTED_GENERATOR, fails
 from support.deletion import delete
+from support.query import one
 
 ASK = "select message_id, reply, action, reason, memory_ids from llm_chat_detail(%s, model => %s)"
 QUESTION = "What is the name of my cat?"
@@ -136,3 +137,23 @@ def test_a_lesson_is_bounded_as_any_memory(ana: psycopg.Connection) -> None:
         ana.execute("""select setting_set('chat_lessons', '1')""")
     assert all(len(content) < 9000 for content, _ in notes(ana))
     ask(ana, LIKE)
+
+
+def test_a_label_of_another_session_is_kept_to_the_scope(ana: psycopg.Connection) -> None:
+    asked = one(ana, "select session_start()")
+    detail = "select message_id from llm_chat_detail(%s, %s, model => %s)"
+    message = one(ana, detail, QUESTION, asked, SCRIPTED_GENERATOR)
+    ana.execute("select answer_label(%s, false, 'It is Tom.')", (message,))
+    assert [content for content, _ in notes(ana)] == [f"{QUESTION} It is Tom."]
+    for scope in ("session", "work"):
+        ana.execute("select setting_set('recall_scope', to_jsonb(%s::text))", (scope,))
+        assert notes(ana) == []
+    ana.execute("""update session set metadata = '{"scope": "work"}' where session_id = %s""", (asked,))
+    assert [content for content, _ in notes(ana)] == [f"{QUESTION} It is Tom."]
+    # The question may be recalled from this session, and the label be of another one.
+    own = one(ana, "select session_start()")
+    again = one(ana, "select message_insert(%s, 'user', %s)", own, QUESTION)
+    ana.execute("""select setting_set('recall_scope', '"session"')""")
+    found = "select count(*) from _mindful.lesson(array[%s], %s)"
+    assert one(ana, found, again, own) == 0
+    assert one(ana, found, again, asked) == 1

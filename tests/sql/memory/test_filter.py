@@ -127,3 +127,25 @@ def test_age_can_pull_more_strongly(ana: psycopg.Connection) -> None:
     assert one(ana, query) == "The team meets in room 4 on Monday."
     ana.execute("select setting_set('recall_boost_recency', '1')")
     assert one(ana, query) == "The team meets in a room."
+
+
+def test_core_memories_are_kept_to_the_scope(ana: psycopg.Connection) -> None:
+    here, there = one(ana, "select session_start()"), one(ana, "select session_start()")
+    for scope in ("home", "work"):
+        metadata = Jsonb({"core": True, "scope": scope})
+        ana.execute("select memory_insert(%s, metadata => %s)", (f"I have a key of {scope}.", metadata))
+    insert = """select memory_insert('I am here.', metadata => '{"core": true}', session_id => %s)"""
+    ana.execute(insert, (here,))
+    shown = (
+        "select array_agg(content order by content) from session_context(%s, 'Hello?') where part = 'core'"
+    )
+    both = ["I am here.", "I have a key of home.", "I have a key of work."]
+    assert one(ana, shown, here) == both
+    ana.execute("""select setting_set('recall_scope', '"home"', 'session', %s)""", (here,))
+    assert one(ana, shown, here) == ["I have a key of home."]
+    assert one(ana, shown, there) == both
+    ana.execute("""select setting_set('recall_scope', '"session"')""")
+    assert one(ana, shown, here) == ["I have a key of home."]
+    assert one(ana, shown, there) is None
+    ana.execute("select setting_reset('recall_scope', 'session', %s)", (here,))
+    assert one(ana, shown, here) == ["I am here."]

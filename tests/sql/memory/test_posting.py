@@ -8,6 +8,7 @@ from psycopg.types.json import Jsonb
 from support import SCRIPTED_EMBEDDER, Connect, fails
 from support.deletion import delete
 from support.memories import remember_all
+from support.query import one
 
 FACTS = [
     "Rex is a beagle who sleeps in the kitchen.",
@@ -220,3 +221,52 @@ def test_writers_do_not_wait_for_each_other(ana: psycopg.Connection, connect: Co
 def test_only_an_administrator_makes_an_index(ana: psycopg.Connection) -> None:
     with fails("42501", hint=None):
         ana.execute("select memory_index_create('ana')")
+
+
+COUNTS = "select count(*), sum(memories), sum(lexemes), sum(bytes) from memory_count"
+COUNTED = """select count(*), sum(_mindful.length(content)), sum(_mindful.memory_bytes(content, metadata))
+    from memory"""
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_writers_above_read_committed_leave_few_rows_of_counts(
+    db: psycopg.Connection, ana: psycopg.Connection, connect: Connect, isolation: str
+) -> None:
+    """Recall reads all rows of a tenant's counts."""
+    db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
+    other = connect("ana")
+    other.execute(f"set default_transaction_isolation = '{isolation}'".encode())
+    for number in range(40):
+        remember_all(other, f"note {number}")
+    with other.transaction():
+        for number in range(40):
+            remember_all(other, f"note {number} of one transaction")
+    if isolation == "serializable":  # no row is read there, which could make others fail
+        assert one(ana, COUNTS)[0] == 80
+        remember_all(ana, "A writer at read committed.")
+    assert one(ana, COUNTS)[0] <= 18
+    assert one(ana, COUNTS)[1:] == one(ana, COUNTED)
+
+
+def test_counts_are_merged_without_waiting(
+    db: psycopg.Connection, ana: psycopg.Connection, connect: Connect
+) -> None:
+    db.execute("select model_default_set(%s)", (SCRIPTED_EMBEDDER,))
+    other, third, late = connect("ana"), connect("ana"), connect("ana")
+    with ana.transaction():
+        ana.execute("set transaction isolation level serializable")
+        for number in range(30):
+            remember_all(ana, f"note {number}")
+    for writer in (other, third, late):
+        writer.execute("set lock_timeout = '5s'")
+    with late.transaction():
+        late.execute("set transaction isolation level repeatable read")
+        late.execute("select count(*) from memory")
+        with ana.transaction(force_rollback=True), other.transaction():
+            remember_all(ana, "It has merged all rows.")
+            remember_all(other, "It finds none that is free.")
+            remember_all(third, "Nor does this one.")
+        remember_all(third, "It merges them after the snapshot of the other.")
+        remember_all(late, "Its snapshot has rows that are gone.")
+    assert one(ana, COUNTS)[0] <= 18
+    assert one(ana, COUNTS)[1:] == one(ana, COUNTED)

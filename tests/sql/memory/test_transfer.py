@@ -11,6 +11,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from support import Connect, fails
 from support.deletion import delete
+from support.query import one
 
 Line = dict[str, Any]
 
@@ -326,3 +327,58 @@ def test_many_lines_are_few_batches(
     assert ana.execute("select count(*) from memory_embedding_scripted_embedder").fetchone() == (3000,)
     contents = ana.execute("select content from memory order by id").fetchall()
     assert contents == [(f"Fact {n}.",) for n in range(3000)]
+
+
+@pytest.mark.smoke
+def test_replies_name_their_question_and_memories_by_the_new_ids(
+    ana: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    """The ids of a file are those of other memories where it is imported."""
+    fact = one(ana, "select memory_insert('Rex is my dog.')")
+    gone = one(ana, "select memory_insert('A note.', 'document')")
+    session = one(ana, "select session_start()")
+    asked = one(ana, "select message_insert(%s, 'user', 'Who is Rex?')", session)
+    insert = "select message_insert(%s, %s, %s, %s)"
+    metadata: dict[str, object] = {
+        "reply_to": asked,
+        "memory_ids": [gone, fact, "x", str(asked)],
+        "model": "m",
+    }
+    ana.execute(insert, (session, "assistant", "A dog.", Jsonb(metadata)))
+    ana.execute(insert, (session, "clarification", "Which?", Jsonb({"reply_to": gone})))
+    ana.execute(insert, (session, "assistant", "His.", Jsonb({"reply_to": "msg-abc", "memory_ids": "x"})))
+    ana.execute(insert, (session, "user", "Why?", Jsonb(metadata)))
+    lines = [line for line in export(ana) if line.get("id") != gone]
+    bob.execute("select memory_insert('Bob has a cat.')")
+    load(bob, lines)
+    new: dict[str, int] = dict(bob.execute("select content, id from memory").fetchall())
+    found = bob.execute(
+        "select content, metadata from memory where metadata <> '{}' order by turn"
+    ).fetchall()
+    assert found == [
+        (
+            "A dog.",
+            {
+                "reply_to": new["Who is Rex?"],
+                "memory_ids": [new["Rex is my dog."], new["Who is Rex?"]],
+                "model": "m",
+            },
+        ),
+        ("His.", {"reply_to": "msg-abc", "memory_ids": "x"}),
+        ("Why?", metadata),
+    ]
+    reviewed = "select question, memories from _mindful.review_subject(%s)"
+    assert one(bob, reviewed, new["A dog."]) == ("Who is Rex?", ["Rex is my dog.", "Who is Rex?"])
+    bob.execute("select memory_forget(%s)", ([new["Bob has a cat."]],))
+    assert one(bob, "select metadata from memory where content = 'A dog.'") == found[0][1]
+    assert load(ana, export(bob))[1] == 0
+
+
+def test_only_the_ids_of_its_type_are_read_from_a_line(ana: psycopg.Connection) -> None:
+    lines: list[Line] = [FACT, FACT | {"id": 2}]
+    evidence = {"type": "evidence", "id": 1, "source_id": 2, "quote": "fact", "target_id": "a"}
+    assert load(ana, [{"type": "export"}, {"type": "export"}, *lines, evidence])[:5] == (0, 2, 0, 0, 1)
+    with fails("22023", "Nothing was imported") as caught:
+        models = one(ana, "select jsonb_object_agg(name, sha256) from model where kind = 'embedder'")
+        load(ana, [{"type": "export", "models": models}, FACT | {"embeddings": ["scripted-embedder"]}])
+    assert "line 2 has an embedding" in str(caught.value)

@@ -88,7 +88,7 @@ def database(
     return FakeDatabase(
         {
             "similarity >= $5": lambda *arguments: [
-                row for row in memories if row["role"] == "user" and row["similarity"] >= arguments[-1]
+                row for row in memories if row["role"] == "user" and row["similarity"] >= arguments[4]
             ],
             "_mindful.model_find": lambda kind, *_: (
                 [model | {"options": json.dumps(options)}] if kind == "generator" else []

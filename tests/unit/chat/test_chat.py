@@ -227,7 +227,7 @@ def test_what_labels_say_of_like_questions_comes_first_and_in_their_place() -> N
     }
     asked: list[Any] = []
 
-    def lessons(ids: list[int]) -> Sequence[Row]:
+    def lessons(ids: list[int], _session: str | None) -> Sequence[Row]:
         asked.append(ids)
         return [labeled | {"memory_id": 2}, wrong | {"memory_id": 3}]
 

@@ -194,7 +194,8 @@ class Chat:
 
     def _finish(self, reply: Reply, wanted: action.Settings, streamed: bool = False) -> str:
         """Do what follows from how sure the reply is, store it, and return what is shown."""
-        trail = action.act(self._db, wanted, self._call, self.context, self._sampling, reply)
+        stored = None if self._is_new else self.session_id
+        trail = action.act(self._db, wanted, self._call, self.context, self._sampling, reply, stored)
         if not streamed:
             action.withhold(trail)
         return self._stored(trail)

@@ -153,10 +153,17 @@ class Trail:
 
 
 def act(
-    db: Database, wanted: Settings, call: Call, context: Context, sampling: Sampling, reply: Reply
+    db: Database,
+    wanted: Settings,
+    call: Call,
+    context: Context,
+    sampling: Sampling,
+    reply: Reply,
+    session_id: str | None = None,
 ) -> Trail:
     """Decide about a reply. While it is flagged, take the steps that the settings enable, in order."""
     trail = judge(db, wanted, call, context, sampling, reply)
+    trail.asking = trail.asking._replace(session_id=session_id)
     for step in (_retrieve, _weigh, _escalate, _retry, _clarify, _abstain, _offer):
         if not trail.decision.unsure:
             break

@@ -42,11 +42,13 @@ class Attempt:
 
 
 class Asking(NamedTuple):
-    """The connection, the sampling and the error budget of attempts."""
+    """The connection, the sampling, the error budget and the session of attempts."""
 
     db: Database
     sampling: Sampling
     budget: float = 0
+    session_id: str | None = None
+    """None: the message begins a session, or the question is outside of sessions."""
 
 
 def retrieve(asking: Asking, first: Attempt, memories: int) -> Attempt | None:
@@ -63,10 +65,12 @@ def retrieve(asking: Asking, first: Attempt, memories: int) -> Attempt | None:
 def _widened(asking: Asking, generator: Generator, context: Context, memories: int) -> Context:
     """Return the context with more memories, as many as the model's context length allows."""
     rows = asking.db.attempt(
-        """select id, content, role, score, similarity, bm25
-           from mindful.memory_recall($1, $2, statements => true) where kind <> 'summary'""",
-        ("text", "integer"),
-        (context.question, memories + len(context.parts)),
+        """select r.id, r.content, r.role, r.score, r.similarity, r.bm25
+           from _mindful.chat_filter($3) f, mindful.memory_recall($1, $2, session_id => f.session_id,
+               statements => f.statements, scope => coalesce(f.scope, 'all')) r
+           where r.kind <> 'summary'""",
+        ("text", "integer", "uuid"),
+        (context.question, memories + len(context.parts), asking.session_id),
         undo=False,
         timeout_ms=_RECALL_MS,
     )

@@ -141,7 +141,8 @@ def resolve(db: Database, message_id: int, reply: str) -> Clarified | None:
     if not rows:
         return None
     row = rows[0]
-    asked = Question(**loads(row["clarification"]))
+    stored = loads(row["clarification"])
+    asked = Question(stored["of"], stored["choices"])
     if asked.of == "reference":
         return Clarified(row["decision_id"], referring(row["question"], asked.choices[0], reply))
     choice = chosen(asked.choices, reply)

@@ -42,23 +42,28 @@ class Lesson(NamedTuple):
         return f"asked before, similarity {self.similarity:.2f}: answer {self.message_id} was labeled wrong"
 
 
-def lessons(db: Database, question: str, vector: str | None, embedder: str | None) -> list[Lesson]:
-    """Return the labeled answers to questions like this one, the most similar question first."""
+def lessons(
+    db: Database, question: str, vector: str | None, embedder: str | None, session_id: str | None = None
+) -> list[Lesson]:
+    """Return the labeled answers to questions like this one, the most similar question first.
+
+    As recall for a chat does, it reads those within the setting recall_scope of the session.
+    """
     recalled = db.rows(
         """select id, similarity
            from _mindful.memory_recall($1, _mindful.vector($2), $3, $4,
-               _mindful.recall_filter('{message}', null, null, pg_catalog.now(), null))
+               _mindful.chat_filter($6, false, '{message}'))
            where role = 'user' and similarity >= $5""",
-        ("text", "text", "text", "integer", "double precision"),
-        (question, vector, embedder, _CANDIDATES, _ALIKE),
+        ("text", "text", "text", "integer", "double precision", "uuid"),
+        (question, vector, embedder, _CANDIDATES, _ALIKE, session_id),
     )
     alike = {row["id"]: row["similarity"] for row in recalled}
     if not alike:
         return []
     rows = db.rows(
-        "select memory_id, question, message_id, answer, correct, note from _mindful.lesson($1)",
-        ("bigint[]",),
-        (list(alike),),
+        "select memory_id, question, message_id, answer, correct, note from _mindful.lesson($1, $2)",
+        ("bigint[]", "uuid"),
+        (list(alike), session_id),
     )
     found = [Lesson(**row, similarity=alike[row["memory_id"]]) for row in rows]
     return sorted(found, key=lambda lesson: -lesson.similarity)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from mindful.core.errors import ContextLengthError, InvalidParameterError, NullValueError
-from mindful.core.jsontext import loads
+from mindful.core.jsontext import UnreadableJSONError, loads
 from mindful.core.ports import Penalties, Sampling
 
 _MOST_STOPS, _LONGEST_STOP = 64, 256
@@ -104,8 +104,8 @@ def parsed(name: str, text: str, hook: Callable[[dict[str, Any]], Any] | None = 
     gc.disable()  # nothing of it can be garbage, and to look for it takes longer than to parse
     try:
         return loads(text, object_hook=hook)
-    except RecursionError:
-        raise InvalidParameterError(f"{name} is nested too deeply", "Flatten it.") from None
+    except UnreadableJSONError as error:
+        raise error.about(name) from None
     finally:
         if collects:
             gc.enable()

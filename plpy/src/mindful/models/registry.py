@@ -181,10 +181,7 @@ def _trainings(trained_on: str | None) -> dict[str, int]:
 
 
 def _object(name: str, value: str | None, example: str) -> dict[str, Any]:
-    try:
-        found = loads(value or "{}")
-    except RecursionError:
-        found = None
+    found = loads(value or "{}")
     if not isinstance(found, dict):
         raise InvalidParameterError(f"{name} is not a JSON object", f"Pass an object such as {example}.")
     return found
