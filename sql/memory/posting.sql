@@ -142,7 +142,7 @@ begin
         where c.tenant = memory_count_merged.tenant and c.shard = any (shards)
         returning c.memories, c.lexemes, c.bytes
     )
-    select sum(g.memories), sum(g.lexemes), sum(g.bytes) into merged.memories, merged.lexemes, merged.bytes from gone g;
+    select memory_count_merged.tenant, null, sum(g.memories), sum(g.lexemes), sum(g.bytes) into merged from gone g;
     return merged;
 end
 $$;

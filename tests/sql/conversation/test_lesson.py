@@ -157,3 +157,14 @@ def test_a_label_of_another_session_is_kept_to_the_scope(ana: psycopg.Connection
     found = "select count(*) from _mindful.lesson(array[%s], %s)"
     assert one(ana, found, again, own) == 0
     assert one(ana, found, again, asked) == 1
+
+
+def test_a_scope_of_one_session_bounds_the_lessons_of_its_chats(ana: psycopg.Connection) -> None:
+    first = ask(ana)
+    ana.execute("select answer_label(%s, false, 'It is Tom.')", (first["message_id"],))
+    bound = one(ana, "select session_start()")
+    shown = "select count(*) from session_context(%s, %s, %s) where part = 'memory'"
+    assert one(ana, shown, bound, LIKE, SCRIPTED_GENERATOR) == 1
+    ana.execute("select setting_set('recall_scope', '\"session\"', 'session', %s)", (bound,))
+    assert one(ana, shown, bound, LIKE, SCRIPTED_GENERATOR) == 0
+    assert len(notes(ana)) == 1

@@ -91,9 +91,9 @@ def test_the_answer_is_to_the_question_not_to_the_tool(user: psycopg.Connection)
     assert user.execute("select question from _mindful.review_subject(%s)", (answer,)).fetchone() == (ASK,)
     assert user.execute("select question from label_queue").fetchone() == (ASK,)
     user.execute("select answer_label(%s, false, 'It is 2.')", (answer,))
-    assert user.execute("select note from _mindful.lesson(array[%s::bigint])", (question,)).fetchone() == (
-        "It is 2.",
-    )
+    assert user.execute(
+        "select note from _mindful.lesson(array[%s::bigint], null)", (question,)
+    ).fetchone() == ("It is 2.",)
 
 
 def test_the_model_is_shown_the_result_as_data(user: psycopg.Connection, admin: psycopg.Connection) -> None:

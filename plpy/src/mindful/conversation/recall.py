@@ -61,7 +61,7 @@ class Recall:
         vector = to_text(embedder.embed(_compared(message))[0]) if embedder else None
         self.considered = rows = self._found(message, vector, name, memories + len(shown | core) + 5)
         if self._reading.labeled and self._reading.settings["chat_lessons"]:
-            self.lessons = lessons(self._db, message, vector, name)
+            self.lessons = lessons(self._db, message, vector, name, self._reading.session_id)
         lesson = next((one for one in self.lessons if one.content), None)
         if lesson and lesson.content:
             yield self._part("memory", "user", lesson.content, lesson.reason, lesson.memory_id)
