@@ -62,7 +62,7 @@ SHOWN: LiteralString = """
     cross join lateral jsonb_array_elements_text(
         case when jsonb_typeof(a.metadata -> 'memory_ids') = 'array' then a.metadata -> 'memory_ids' end
     ) with ordinality s (id, place)
-    join mindful.memory m on m.tenant = a.tenant and m.id = case when s.id ~ '^\\d{1,18}$' then s.id::bigint end
+    join mindful.memory m on m.tenant = a.tenant and m.id = _mindful.memory_id(s.id)
     left join lateral (
         select q.content from mindful.memory q
         where q.tenant = a.tenant and q.session_id = a.session_id and q.turn < a.turn and q.role = 'user'

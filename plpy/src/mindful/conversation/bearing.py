@@ -306,7 +306,8 @@ def weigh(
     is_described: bool = False,
 ) -> Bearing:
     """Compare a question with memories, given by their ids, or with other texts by `near`."""
-    spelt, question, ids = spelled(message), question_of(message), list(contents)
+    spelt, ids = spelled(message), list(contents)
+    question = plain(spelt)
     if question != message:
         vector = to_text(embedder.embed([question])[0])
     near = near or Stored(db, embedder)

@@ -97,8 +97,7 @@ def is_grounded(context: Context, text: str) -> bool:
 
 def is_invented(context: Context, text: str) -> bool:
     """Return whether a reply to a question that only memories can answer has a name or a number of its own."""
-    found = context.bearing
-    return found is not None and found.own and invents(text, _sources(context))
+    return is_checked(context) and invents(text, _sources(context))
 
 
 def _sources(context: Context) -> Iterator[str]:
