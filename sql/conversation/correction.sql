@@ -1,8 +1,8 @@
 create function _mindful.said_next(session_id uuid, turn integer) returns table (said_next text[])
 language sql stable parallel safe security invoker rows 1
 begin atomic
-    -- LIMIT ends the scan of the session's index.
-    select pg_catalog.array_agg(case when t.role = 'user' then pg_catalog."left"(t.content, 301) else '?' end order by t.turn)
+    -- LIMIT ends the scan of the session's index, whose order the array keeps.
+    select pg_catalog.array_agg(case when t.role = 'user' then pg_catalog."left"(t.content, 301) else '?' end)
         filter (where t.role = 'user' or _mindful.ends_asking(t.content))
     from (
         select m.content, m.role, m.turn from mindful.memory m

@@ -302,7 +302,7 @@ begin
         window rarest as (order by t.holders, t.lexeme)
     ),
     posting as materialized (
-        select p.id, t.term, t.idf, p.frequency / (0.6::double precision + 0.4 * p.length / t.mean_length) as frequency
+        select p.id, t.term, t.idf, p.frequency / (0.6::double precision + 0.4::double precision * p.length / t.mean_length) as frequency
         from term t
         cross join lateral (
             select h.id, h.frequency, h.length
@@ -327,7 +327,7 @@ begin
     select p.id, p.term, p.idf, p.frequency
     from best b join posting p on p.id = b.id
     union all
-    select p.id, t.term, t.idf, p.frequency / (0.6::double precision + 0.4 * p.length / t.mean_length)
+    select p.id, t.term, t.idf, p.frequency / (0.6::double precision + 0.4::double precision * p.length / t.mean_length)
     from best b
     cross join term t
     cross join lateral (
