@@ -32,6 +32,20 @@ def test_the_same_call_is_not_computed_again(keeping: psycopg.Connection) -> Non
     assert calls(keeping) == 3
 
 
+def test_kept_answers_of_many_fit_their_schema_as_new_ones_do(keeping: psycopg.Connection) -> None:
+    arguments = (
+        "array['Name a color.', 'Name a fruit.'], max_tokens => 4, json_schema => '{\"type\": \"boolean\"}'"
+    )
+    first = one(keeping, f"select llm_generate_many({arguments})")
+    made = calls(keeping)
+    assert one(keeping, f"select llm_generate_many({arguments})") == first
+    rows = keeping.execute(
+        f"select result, error from llm_generate_many({arguments}, on_error => 'null')"
+    ).fetchall()
+    assert rows == [(answer, None) for answer in first]
+    assert calls(keeping) == made
+
+
 def test_without_the_setting_and_at_random_nothing_is_kept(brief: str, ana: psycopg.Connection) -> None:
     ana.execute(ASK)
     assert one(ana, "select count(*) from cached_result") == 0

@@ -1,5 +1,6 @@
 """Calibrators learn from labels, and their figures are what they are said to be."""
 
+import json
 import time
 
 import numpy as np
@@ -126,6 +127,18 @@ def test_calibration_error_of_known_bins() -> None:
     right = np.array([True, False] * 50)
     assert metric.calibration_error(right, np.full(100, 0.5)) == pytest.approx(0.0)
     assert metric.calibration_error(right, np.full(100, 0.8)) == pytest.approx(0.3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_labels_of_one_kind_have_no_auroc_and_the_figures_stay_json() -> None:
+    for right in (True, False):
+        found = fit.labeled([{"logprob_sum": -float(at)} for at in range(6)], [right] * 6)
+        figures = fit.figures(found, np.full(6, 0.7))
+        assert figures["auroc"] == [None, None, None]
+        assert figures["brier"][0] == pytest.approx(0.09 if right else 0.49)
+        json.dumps(figures, allow_nan=False)
+    rare = fit.labeled([{"logprob_sum": -float(at)} for at in range(6)], [True] * 5 + [False])
+    assert None not in fit.figures(rare, np.linspace(0.9, 0.1, 6))["auroc"]
 
 
 def test_an_interval_draws_groups_with_all_their_answers() -> None:
