@@ -119,8 +119,12 @@ drop function _mindful.lesson(bigint[]);
 
 -- Facts bound to a session.
 drop function memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb);
+-- include sql/memory/argument.sql _mindful.memory_keep
+-- include sql/memory/link.sql memory_link_insert
+-- include sql/memory/evidence.sql memory_evidence_insert
 -- include sql/memory/insert.sql _mindful.session_argument
 -- include sql/memory/insert.sql _mindful.memory_insert_many
+-- include sql/memory/insert.sql memory_insert_many
 -- include sql/memory/insert.sql memory_insert
 
 -- Attached tables: metadata, tenants, and rows in parts.

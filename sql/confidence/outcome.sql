@@ -48,7 +48,8 @@ begin
         perform _mindful.raise('54000', format('note has %s bytes, more than 8192', octet_length(note)), 'Pass a note of at most 8192 bytes.');
     end if;
     perform from mindful.memory m
-    where m.tenant = (select _mindful.tenant()) and m.id = answer_label.message_id and m.kind = 'message' and m.role = 'assistant';
+    where m.tenant = (select _mindful.tenant()) and m.id = answer_label.message_id and m.kind = 'message' and m.role = 'assistant'
+    for key share;
     if not found then
         perform _mindful.raise('42704', format('there is no answer %s', message_id),
             'List the tenant''s answers in mindful.conversation, role assistant.');

@@ -256,11 +256,14 @@ begin
     if (scope = 'session') <> (session_id is not null) then
         perform _mindful.raise('22023', format('scope is %s, session_id %s', scope, coalesce(session_id::text, 'null')),
             'Pass session_id if scope is session, and only then.');
-    elsif scope = 'session' and not exists (
-        select from mindful.session s where s.tenant = (select _mindful.tenant()) and s.session_id = setting_set.session_id
-    ) then
-        perform _mindful.raise('42704', format('there is no session %s', session_id),
-            'Call session_start(), or select an id from mindful.session.');
+    elsif scope = 'session' then
+        perform from mindful.session s
+        where s.tenant = (select _mindful.tenant()) and s.session_id = setting_set.session_id
+        for key share;
+        if not found then
+            perform _mindful.raise('42704', format('there is no session %s', session_id),
+                'Call session_start(), or select an id from mindful.session.');
+        end if;
     end if;
     perform _mindful.setting_scope(key, scope);
     insert into mindful.setting (tenant, scope, session_id, key, value, reason, confirmed_rows)

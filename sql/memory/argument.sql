@@ -85,6 +85,21 @@ begin atomic
 end;
 comment on function _mindful.memory_argument(text, bigint) is 'Returns the id of one of the tenant''s memories, or raises 22004 or 42704.';
 
+create function _mindful.memory_keep(ids bigint[]) returns setof bigint
+language plpgsql volatile parallel unsafe security invoker rows 10
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+begin
+    -- In the order in which memory_forget locks them.
+    return query
+    select m.id from mindful.memory m
+    where m.tenant = (select _mindful.tenant()) and m.id = any (ids)
+    order by m.id for key share;
+end
+$$;
+comment on function _mindful.memory_keep(bigint[]) is
+'Keeps memories from being deleted until the transaction ends, and returns the ids of those that exist. It waits for a deletion that has begun. Writers call it before they store rows that refer to memories; else a deletion meanwhile is an error of a foreign key.';
+
 create function _mindful.share_argument(name text, value jsonb) returns real
 language sql stable parallel safe security invoker
 begin atomic

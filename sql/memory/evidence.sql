@@ -94,6 +94,7 @@ create function memory_evidence_insert(id bigint, source_id bigint, quote text) 
 language sql volatile parallel unsafe security invoker
 begin atomic
     select _mindful.writable();
+    select _mindful.memory_keep(array[id, source_id]);
     with proved as (
         insert into mindful.memory_evidence (id, source_id, quote)
         select _mindful.memory_argument('id', id),

@@ -1,5 +1,5 @@
 create function _mindful.session_argument(name text, session_id text) returns uuid
-language plpgsql stable parallel unsafe security invoker
+language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
 as $$
 declare
@@ -10,17 +10,20 @@ begin
     exception when invalid_text_representation then
         null;
     end;
-    if session_id is not null and not exists (
-        select from mindful.session s where s.tenant = (select _mindful.tenant()) and s.session_id = id
-    ) then
-        perform _mindful.raise('42704', format('there is no session %s (%s)', left(session_id, 100), name),
-            'session_list() returns your sessions; session_start() makes one.');
+    if session_id is not null then
+        perform from mindful.session s
+        where s.tenant = (select _mindful.tenant()) and s.session_id = id
+        for key share;
+        if not found then
+            perform _mindful.raise('42704', format('there is no session %s (%s)', left(session_id, 100), name),
+                'session_list() returns your sessions; session_start() makes one.');
+        end if;
     end if;
     return id;
 end
 $$;
 comment on function _mindful.session_argument(text, text) is
-'Returns the id of a session of the tenant, NULL for NULL. Error 42704: the tenant has no such session.';
+'Returns the id of a session of the tenant, which stays until the transaction ends; NULL for NULL. Error 42704: the tenant has no such session.';
 
 create function memory_insert_many(memories jsonb) returns setof bigint
 language plpgsql volatile parallel unsafe security invoker
@@ -33,6 +36,13 @@ begin
     perform _mindful.writable();
     if jsonb_typeof(memories) = 'array' and memories @? '$[*].source_key' then
         perform _mindful.source_key_check(memories);
+    end if;
+    if jsonb_typeof(memories) = 'array' and memories @? '$[*].evidence[*]' then
+        perform _mindful.memory_keep(array(
+            select (q.source_id #>> '{}')::bigint
+            from jsonb_path_query(memories, '$[*].evidence[*].source_id') q (source_id)
+            where q.source_id #>> '{}' ~ '^[0-9]{1,18}$'
+        ));
     end if;
     ids := array(select _mindful.memory_insert_many(memories));
     if cardinality(ids) < jsonb_array_length(memories) then

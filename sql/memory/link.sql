@@ -51,6 +51,7 @@ begin
         perform _mindful.raise('22023', format('relation is %s', coalesce(quote_literal(memory_link_insert.relation), 'null')),
             'Pass 1 to 63 characters a-z, 0-9 and _, such as works_for.');
     end if;
+    perform _mindful.memory_keep(array[memory_link_insert.source_id, memory_link_insert.target_id]);
     insert into mindful.memory_link as l (source_id, target_id, relation, weight)
     values (
         _mindful.memory_argument('source_id', memory_link_insert.source_id),

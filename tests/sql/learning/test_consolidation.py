@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 from support import SCRIPTED_EMBEDDER, Connect, fails
 from support.clock import Clock, within
 from support.deletion import delete
+from support.race import raced
 
 
 @pytest.fixture(autouse=True)
@@ -343,6 +344,18 @@ def test_a_run_can_be_cancelled(ana: psycopg.Connection) -> None:
         thread.join()
     assert facts(ana) == []
     assert ana.execute("select count(*) from consolidation").fetchone() == (0,)
+
+
+def test_a_text_that_is_forgotten_meanwhile_costs_its_own_facts_only(
+    ana: psycopg.Connection, connect: Connect
+) -> None:
+    forgotten, _ = say(ana, "I live in Boston.", "I work at Acme.")
+    forget = f"select memory_forget(ids => '{{{forgotten}}}')"
+    assert raced(ana, connect("ana"), forget, "select memory_consolidate()") is None
+    assert ana.execute("select status, memories_processed from consolidation").fetchall() == [
+        ("completed", 1)
+    ]
+    assert facts(ana) == ["Ana works at Acme."]
 
 
 def test_a_reader_sees_no_facts(ana: psycopg.Connection, reader: psycopg.Connection) -> None:

@@ -9,8 +9,9 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
-from support import SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR, fails
+from support import SCRIPTED_EMBEDDER, SCRIPTED_GENERATOR, Connect, fails
 from support.deletion import delete
+from support.race import raced
 
 ALL = """filter => '{"level": "information"}'"""
 
@@ -202,6 +203,21 @@ def test_what_rests_on_nothing_or_is_over_is_refused(consenting: psycopg.Connect
     consenting.execute("update memory set valid_to = now() where content like '%Boston%' and kind = 'fact'")
     replay(consenting)
     assert reasons(consenting)["not_valid"] > 0
+
+
+def test_a_fact_that_is_forgotten_meanwhile_gives_no_pairs(
+    consenting: psycopg.Connection, connect: Connect
+) -> None:
+    forgotten, _ = say(consenting, "I live in Boston.", "I love pizza.")
+    other = connect("ana")
+    forget = f"select memory_forget(ids => '{{{forgotten}}}')"
+    assert raced(consenting, other, forget, f"select replay_run('{SCRIPTED_GENERATOR}', {ALL})") is None
+    assert consenting.execute("select status from consolidation where type = 'replay'").fetchone() == (
+        "completed",
+    )
+    texts = " ".join(map(str, pairs(consenting)))
+    assert "pizza" in texts
+    assert "Boston" not in texts
 
 
 def test_no_source_is_told_of_in_both_parts(consenting: psycopg.Connection) -> None:

@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 import re
-import threading
-import time
 
 import psycopg
 import pytest
 from support import Connect, fails, one
+from support.race import raced
 
 INSERT = "select memory_insert('tea', source => 'shop', source_key => '1')"
 MANY = """select memory_insert_many('[{"content": "new", "source": "shop", "source_key": "0"},
     {"content": "tea", "source": "shop", "source_key": "1"}]')"""
-
-
-def raced(
-    first: psycopg.Connection, other: psycopg.Connection, statement: str, later: str | None = None
-) -> psycopg.Error | None:
-    """Run a statement in a transaction, and the same or a later one in another connection; return the other's error."""
-    errors: list[psycopg.Error] = []
-
-    def run() -> None:
-        try:
-            other.execute((later or statement).encode())
-        except psycopg.Error as error:
-            errors.append(error)
-
-    with first.transaction():
-        first.execute(statement.encode())
-        thread = threading.Thread(target=run)
-        thread.start()
-        time.sleep(0.5)
-    thread.join()
-    return errors[0] if errors else None
 
 
 @pytest.mark.parametrize("statement", [INSERT, MANY])
@@ -108,3 +86,34 @@ def test_no_error_of_a_race_names_an_index(
         assert error.sqlstate == "42710"
     else:
         assert error is None
+
+
+FORGET = "select memory_forget(ids => '{%s}')"
+END = "select session_delete(session_id) from session"
+REFERRING = {
+    "select memory_link_insert(1, 3, 'like')": FORGET % 1,
+    "select memory_link_insert(3, 1, 'like')": FORGET % 1,
+    "select memory_evidence_insert(3, 1, 'tea')": FORGET % 1,
+    """select memory_insert('Tea.', evidence => '[{"source_id": "1", "quote": "tea"}]')""": FORGET % 1,
+    "select memory_update(3, content => 'milk')": FORGET % 3,
+    "select answer_label(2, true)": FORGET % 2,
+    "select self_review(2)": FORGET % 2,
+    "select memory_insert('Tea.', session_id => session_id) from session": END,
+    "select setting_set('chat_window', '8', 'session', session_id) from session": END,
+    "select message_insert(session_id, 'user', 'Hi') from session": END,
+}
+
+
+@pytest.mark.parametrize(("statement", "forget"), REFERRING.items())
+def test_what_is_forgotten_meanwhile_is_as_unknown_as_what_was_forgotten_before(
+    scripted: None, ana: psycopg.Connection, connect: Connect, statement: str, forget: str
+) -> None:
+    ana.execute(
+        """select message_insert_many(session_start(), '[{"role": "user", "content": "I like tea."},
+            {"role": "assistant", "content": "Noted."}]')"""
+    )
+    assert one(ana, "select memory_insert('coffee')") == 3
+    error = raced(ana, connect("ana"), forget, statement)
+    assert error is not None
+    assert error.sqlstate == "42704"
+    assert error.diag.message_hint

@@ -33,12 +33,13 @@ def self_review(db: Database, message_id: int | None, model: str | None) -> dict
     """Have a model judge an answer, and store the review."""
     if message_id is None:
         raise NullValueError("message_id is null", "Pass the message_id that llm_chat_detail returned.")
+    missing = UndefinedObjectError(
+        f"there is no answer {message_id}",
+        "List the tenant's answers in mindful.conversation, role assistant.",
+    )
     rows = db.rows("select * from _mindful.review_subject($1)", ("bigint",), (message_id,))
     if not rows:
-        raise UndefinedObjectError(
-            f"there is no answer {message_id}",
-            "List the tenant's answers in mindful.conversation, role assistant.",
-        )
+        raise missing
     subject = rows[0]
     spec, generator = runtime.generator(db, model)
     started = time.perf_counter()
@@ -62,6 +63,8 @@ def self_review(db: Database, message_id: int | None, model: str | None) -> dict
             }
         ),
     }
+    if not db.rows("select _mindful.memory_keep(array[$1])", ("bigint",), (message_id,)):
+        raise missing  # forgotten while it was judged
     db.rows(
         """insert into mindful.review (message_id, reviewer, prompt_version, score, verdict, signals, total_ms)
            values ($1, $2, $3, $4, $5, $6, $7)""",

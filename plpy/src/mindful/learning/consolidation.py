@@ -18,7 +18,7 @@ from mindful.learning.extraction import Statement, rule
 from mindful.learning.extraction.link import Links
 from mindful.learning.extraction.resolution import Resolver
 from mindful.learning.extraction.sentence import TEMPLATE, normal, plain, sentences
-from mindful.learning.extraction.store import Store
+from mindful.learning.extraction.store import Store, keep
 
 _BATCH = 200
 """Texts whose facts are resolved and written in one batch."""
@@ -69,7 +69,6 @@ def consolidate(
             break
         batch = _texts(db, ids[start : start + size])
         _Batch(db, store, model, counts, rejected).read(batch)
-        counts["memories_processed"] += len(batch)
     names = ("memories_processed", "facts", "strengthened", "refined", "contradicted", "links")
     return json.dumps({key: counts[key] for key in names} | {"rejected": rejected})
 
@@ -105,6 +104,9 @@ class _Batch:
         if statements := corrections(self._db, bare):
             self._store.forget_quotes([*statements.values()])
         drawn = list(self._statements(texts))
+        kept = keep(self._db, ids)  # some may have been forgotten while a model read them
+        texts = [text for text in texts if text.id in kept]
+        drawn = [(text, statement) for text, statement in drawn if text.id in kept]
         resolver = Resolver(self._store.known({statement.subject for _, statement in drawn}))
         links, facts = Links(), Counter[int]()
         for text, statement in drawn:
@@ -117,6 +119,7 @@ class _Batch:
         self._store.close([fact for fact in (*resolver.changed, *resolver.news) if fact.superseded_by])
         self._counts["links"] += self._store.link(resolver.news, links)
         self._store.mark([(text.id, text.content_hash, facts[text.id]) for text in texts])
+        self._counts["memories_processed"] += len(texts)
         self._counts["facts"] += len(resolver.news)
         self._counts["refined"] += sum(bool(fact.refines) for fact in resolver.news)
         self._counts["contradicted"] += sum(len(fact.contradicts) for fact in resolver.news)

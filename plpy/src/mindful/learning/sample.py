@@ -17,6 +17,7 @@ from mindful.learning import form
 from mindful.learning.curated import USER, read
 from mindful.learning.extraction import VOLATILE
 from mindful.learning.extraction.date import RELATIVE
+from mindful.learning.extraction.store import keep
 from mindful.learning.form import Sample
 from mindful.learning.gate import reasons
 from mindful.models import runtime
@@ -88,6 +89,8 @@ def _chosen(db: Database, thresholds: str, model: str) -> tuple[list[Row], Count
             f"no fact passes the thresholds: {counts}", "Lower them in the filter or the settings."
         )
     chosen = chosen[: loads(thresholds)["facts"]]
+    kept = keep(db, (row["id"] for row in chosen))
+    chosen = [row for row in chosen if row["id"] in kept]
     name = _user_name(db, rows)
     return _with_splits([fact for row in chosen for fact in read(row, name)]), below
 

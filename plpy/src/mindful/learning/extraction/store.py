@@ -12,6 +12,12 @@ from mindful.learning.extraction.link import Links, entities
 from mindful.learning.extraction.resolution import Fact
 
 
+def keep(db: Database, ids: Iterable[int]) -> set[int]:
+    """Keep memories from being deleted until the transaction ends, and return the ids of those that exist."""
+    rows = db.rows("select id from _mindful.memory_keep($1) k (id)", ("bigint[]",), (list(ids),))
+    return {row["id"] for row in rows}
+
+
 class Store:
     """Writes the facts of one run with one SQL statement per table."""
 
@@ -52,7 +58,7 @@ class Store:
                    _mindful.time_text(m.valid_to) as until
                from mindful.memory_statement s join mindful.memory m on m.tenant = s.tenant and m.id = s.id
                where s.tenant = (select _mindful.tenant()) and s.subject = any ($1)
-               order by s.id""",
+               order by s.id for key share of m""",
             ("text[]",),
             (sorted(subjects),),
         )
