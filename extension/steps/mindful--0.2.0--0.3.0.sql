@@ -121,7 +121,12 @@ drop function _mindful.lesson(bigint[]);
 drop function memory_insert(text, text, jsonb, text, text, real, real, text, timestamptz, timestamptz, jsonb);
 -- include sql/memory/argument.sql _mindful.memory_keep
 -- include sql/memory/link.sql memory_link_insert
+-- include sql/memory/evidence.sql _mindful.source_ids
 -- include sql/memory/evidence.sql memory_evidence_insert
+-- include sql/memory/update.sql memory_update
+-- include sql/memory/forget.sql memory_forget
+-- include sql/memory/retention.sql memory_prune
+-- include sql/memory/document.sql document_delete
 -- include sql/memory/insert.sql _mindful.session_argument
 -- include sql/memory/insert.sql _mindful.memory_insert_many
 -- include sql/memory/insert.sql memory_insert_many

@@ -158,6 +158,7 @@ begin
         perform _mindful.raise('42704', format('there is no document %s', coalesce(quote_literal(source), 'null')),
             'Your documents are listed in mindful.document.');
     end if;
+    perform _mindful.lock('forget');
     perform _mindful.forget(_mindful.forget_reach(chunks), '{}', 'document', false);
     return cardinality(chunks);
 end

@@ -90,6 +90,17 @@ end;
 comment on function _mindful.evidence(text, jsonb) is
 'The source ids and quotes of an array of {source_id, quote}; raises 22004, 22023 or 42704, naming the quote.';
 
+create function _mindful.source_ids(evidence jsonb, path jsonpath) returns bigint[]
+language sql immutable parallel safe security invoker
+begin atomic
+    select array(
+        select (q.source_id #>> '{}')::bigint
+        from pg_catalog.jsonb_path_query(evidence, path) q (source_id)
+        where q.source_id #>> '{}' ~ '^[0-9]{1,18}$'
+    );
+end;
+comment on function _mindful.source_ids(jsonb, jsonpath) is 'Returns the ids at a path of evidence; what is no id is left out.';
+
 create function memory_evidence_insert(id bigint, source_id bigint, quote text) returns boolean
 language sql volatile parallel unsafe security invoker
 begin atomic

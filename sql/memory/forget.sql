@@ -339,7 +339,10 @@ begin
     if num_nonnulls(memory_forget.ids, memory_forget.session_id, memory_forget.filter, nullif(everything, false)) <> 1 then
         perform _mindful.raise('22023', 'nothing, or more than one thing, is named to be forgotten',
             'Give ids, a session_id, a filter, or everything => true.');
-    elsif memory_forget.ids is not null then
+    end if;
+    -- Forgetting reaches other sessions and memories, in no order that two transactions could share.
+    perform _mindful.lock('forget');
+    if memory_forget.ids is not null then
         scope := 'ids';
         chosen := array(select distinct _mindful.memory_argument('ids', i) from unnest(memory_forget.ids) i);
     elsif memory_forget.session_id is not null then

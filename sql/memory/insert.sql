@@ -38,11 +38,7 @@ begin
         perform _mindful.source_key_check(memories);
     end if;
     if jsonb_typeof(memories) = 'array' and memories @? '$[*].evidence[*]' then
-        perform _mindful.memory_keep(array(
-            select (q.source_id #>> '{}')::bigint
-            from jsonb_path_query(memories, '$[*].evidence[*].source_id') q (source_id)
-            where q.source_id #>> '{}' ~ '^[0-9]{1,18}$'
-        ));
+        perform _mindful.memory_keep(_mindful.source_ids(memories, '$[*].evidence[*].source_id'));
     end if;
     ids := array(select _mindful.memory_insert_many(memories));
     if cardinality(ids) < jsonb_array_length(memories) then

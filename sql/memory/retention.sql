@@ -85,6 +85,9 @@ begin
     elsif _mindful.kinds_argument(kinds) is null then
         perform _mindful.raise('22023', 'kinds is null', 'Pass kinds out of fact, document, summary, reflection and message.');
     end if;
+    if dry_run is not true then
+        perform _mindful.lock('forget');
+    end if;
     unfit := array(
         select (r.id, r.kind, r.value, r.created_at, r.last_accessed_at, policy)::mindful.prune_detail
         from (
@@ -251,6 +254,7 @@ begin
         );
     end if;
     if cardinality(old_ids) + cardinality(empty_sessions) > 0 then
+        perform _mindful.lock('forget');
         -- Memories that are not due stay without the session; its summaries go with it.
         update mindful.memory m set session_id = null
         where m.tenant = (select _mindful.tenant()) and m.session_id = any (empty_sessions) and m.kind <> 'summary'

@@ -79,6 +79,10 @@ begin
         valid_to_given = case when m.id = old.id then m.valid_to else m.valid_to_given end
     from earlier e
     where m.tenant = old.tenant and m.id = e.id and (m.id = old.id or coalesce(m.valid_to > since, true));
+    perform _mindful.memory_keep(_mindful.source_ids(memory_update.evidence, '$[*].source_id') || array(
+        select unnest(array[l.source_id, l.target_id]) from mindful.memory_link l
+        where l.tenant = old.tenant and (l.source_id = old.id or l.target_id = old.id)
+    ));
     insert into mindful.memory_evidence (id, source_id, quote)
     select distinct new_id, v.source_id, v.quote from _mindful.evidence('evidence', memory_update.evidence) v;
     insert into mindful.memory_link (source_id, target_id, relation, weight)

@@ -117,3 +117,33 @@ def test_what_is_forgotten_meanwhile_is_as_unknown_as_what_was_forgotten_before(
     assert error is not None
     assert error.sqlstate == "42704"
     assert error.diag.message_hint
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        FORGET % 3,
+        END,
+        "select memory_prune(max_count => 0)",
+        "select document_delete('tea.md')",
+        "select retention_run()",
+    ],
+)
+def test_one_transaction_of_a_tenant_forgets_at_a_time(
+    scripted: None, ana: psycopg.Connection, connect: Connect, statement: str
+) -> None:
+    for user in (ana, connect("bob")):
+        user.execute("""select message_insert(session_start(), 'user', 'I like tea.')""")
+        user.execute(
+            "select memory_insert('coffee'), document_insert(content => 'Tea is hot.', source => 'tea.md')"
+        )
+        user.execute("select memory_insert('old'), setting_set('retention_memories', '1')")
+    other, bob = connect("ana"), connect("bob")
+    with ana.transaction():
+        ana.execute("select memory_forget(ids => array(select min(id) from memory))")
+        for user in (other, bob):
+            user.execute("set lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            other.execute(statement.encode())
+        bob.execute(statement.replace("'{3}'", "array(select max(id) from memory)").encode())
+    other.execute(statement.encode())
