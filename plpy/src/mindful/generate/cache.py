@@ -35,6 +35,9 @@ def answers(db: Database, calls: Sequence[Call]) -> list[str]:
         key: made[at] for at in missing if (key := keys[at]) is not None and calls[at].is_accepted(made[at])
     }
     _keep(db, fresh)
+    for at, call in enumerate(calls):
+        if at not in made:
+            call.skip()  # else it looks cut off, and is refused
     return [made[at] if at in made else kept[str(keys[at])] for at in range(len(calls))]
 
 
