@@ -156,11 +156,14 @@ def validated(answers: Labeled, names: Sequence[str], check: Check = unchecked) 
 
 
 def figures(answers: Labeled, predicted: Array, check: Check = unchecked) -> dict[str, Any]:
-    """Return the figures of probabilities, each with the bounds of its 95% interval."""
+    """Return the figures of probabilities, each with the bounds of its 95% interval.
+
+    Labels of one kind have no AUROC: it is None, as JSON has no NaN.
+    """
     groups = answers.groups if len(set(answers.groups)) < len(answers) else None
     found = {
         name: [
-            round(value, 4)
+            round(value, 4) if math.isfinite(value) else None
             for value in metric.interval(measure, answers.right, predicted, groups, answers.weights, check)
         ]
         for name, measure in metric.MEASURES.items()

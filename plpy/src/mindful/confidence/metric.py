@@ -90,7 +90,8 @@ def interval(
         picked = random.integers(0, len(members), len(members))
         places = np.concatenate([members[at] for at in picked]) if groups is not None else picked
         resampled.append(measure(right[places], probabilities[places], mass[places]))
-    low, high = np.nanpercentile(resampled, [2.5, 97.5])
+    finite = np.array(resampled)[np.isfinite(resampled)]  # labels of one kind have no AUROC
+    low, high = np.percentile(finite, [2.5, 97.5]) if len(finite) else (np.nan, np.nan)
     return measure(right, probabilities, mass), float(low), float(high)
 
 
