@@ -138,6 +138,13 @@ def test_what_nothing_fits_is_an_error(schema: dict[str, Any]) -> None:
         ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}, "enum": ["x"]}, ['"x"'], ['"y"']),
         ({"type": "integer", "minimum": 5, "allOf": [{"minimum": 1, "maximum": 9}]}, ["5", "9"], ["4", "10"]),
         ({"type": ["integer", "null"], "anyOf": [{"type": "number", "maximum": 0}]}, ["0"], ["0.5"]),
+        ({"type": "string", "minLength": 2.0, "maxLength": 3.0}, ['"ab"'], ['"a"']),
+        ({"type": "array", "items": {"const": 1}, "minItems": 1.0, "maxItems": 1.0}, ["[1]"], ["[1, 1]"]),
+        (
+            {"properties": {"a": {"const": 1}}, "minProperties": 1.0, "maxProperties": 1.0},
+            ['{"a":1}'],
+            ["{}"],
+        ),
         ({"type": "string", "format": "date", "minLength": 9}, ['"2026-11-26"'], ['"2026-99-99"']),
         ({"type": "string", "format": "time", "maxLength": 9}, ['"09:30:00Z"'], ['"09:30:00+01:00"']),
     ],

@@ -224,9 +224,10 @@ class _Grammar:
         properties = dict(schema.get("properties", {}))
         required = set(schema.get("required", ()))
         properties |= {name: additional for name in schema.get("required", ()) if name not in properties}
-        least, most = schema.get("minProperties", 0), schema.get("maxProperties", len(properties))
+        least, bound = _sizes(schema, "Properties")
+        most = len(properties) if bound is None else bound
         if not properties:
-            return self._map(additional, least, schema.get("maxProperties"))
+            return self._map(additional, least, bound)
         pairs: dict[str, str] = {}
         for name, part in properties.items():
             try:
@@ -269,7 +270,7 @@ class _Grammar:
         return f'"{{" {_repeated(pair, least, most)} "}}"'
 
     def _array(self, schema: Mapping[str, Any]) -> str:
-        least, most = schema.get("minItems", 0), schema.get("maxItems")
+        least, most = _sizes(schema, "Items")
         if most is not None and most < least:
             raise _UnsatisfiableError(schema)
         first = [self._rule(part) for part in schema.get("prefixItems", ())[:most]]
@@ -289,7 +290,7 @@ class _Grammar:
         return f'"[" {separator.join(first)} {more} "]"'
 
     def _string(self, schema: Mapping[str, Any]) -> str:
-        least, most = schema.get("minLength", 0), schema.get("maxLength")
+        least, most = _sizes(schema, "Length")
         forms = _FORMATS.get(schema.get("format", ""))
         fitting = [
             form
@@ -310,6 +311,12 @@ class _Grammar:
         if not forms:
             raise _UnsatisfiableError(schema)
         return " | ".join(forms)
+
+
+def _sizes(schema: Mapping[str, Any], what: str) -> tuple[int, int | None]:
+    """Return the bounds of a size. JSON has integers such as 2.0 too."""
+    most = schema.get(f"max{what}")
+    return int(schema.get(f"min{what}", 0)), None if most is None else int(most)
 
 
 def _no_part(reference: str) -> InvalidParameterError:
