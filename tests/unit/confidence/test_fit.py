@@ -87,6 +87,15 @@ def test_an_answer_is_judged_by_what_did_not_see_it() -> None:
     assert figures["auroc"][0] < 0.6
 
 
+@pytest.mark.filterwarnings("error")
+def test_labels_of_one_kind_have_figures_that_json_has() -> None:
+    alike = labeled([{"logprob_sum": -1.0}] * 3, [True] * 3)
+    figures = fit.figures(alike, np.full(3, 0.8))
+    assert figures["auroc"] == [None] * 3
+    assert figures["brier"] == pytest.approx([0.04] * 3)
+    json.dumps(figures, allow_nan=False)
+
+
 def test_only_a_gain_takes_over() -> None:
     fresh = answers(300, seed=3)
     good, bad = fit.fit(answers(500), NAMES), Calibrator(["noise"], [0.0], [1.0], [1.0], 0.0)

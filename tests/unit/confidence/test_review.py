@@ -27,7 +27,7 @@ def test_labels_that_the_model_never_says_are_no_error() -> None:
     assert math.isfinite(review.log_odds([0.0] + [-math.inf] * (LABELS - 1)))
 
 
-def reviewed(reply: str, bias: str = "", **subject: Any) -> tuple[Row, FakeDatabase]:
+def reviewed(reply: str, bias: str = "", kept: bool = True, **subject: Any) -> tuple[Row, FakeDatabase]:
     """A review by a model that says True or False after an answer, and with a bias after none."""
     answers = [["N/A", bias]] if bias else []
     db = chats.database(replies=[*answers, ["is right", reply]], default="I do not know.", logprob=-0.1)
@@ -40,6 +40,7 @@ def reviewed(reply: str, bias: str = "", **subject: Any) -> tuple[Row, FakeDatab
             {"role": "user", "content": "Hello"},
             {"role": "assistant", "content": "Hi"},
         ],
+        "_mindful.memory_keep": [{"memory_keep": 5}] if kept else [],
         "insert into mindful.review": [],
     }
     db.answers = known | db.answers
@@ -66,6 +67,11 @@ def test_an_answer_is_doubted_where_false_is_more_probable(reply: str, verdict: 
 def test_what_a_model_says_of_anything_counts_nothing() -> None:
     row, _ = reviewed("True", bias="True")
     assert (row["score"], row["verdict"]) == (0.5, "supported")
+
+
+def test_an_answer_that_is_forgotten_while_it_is_judged_has_no_review() -> None:
+    with pytest.raises(UndefinedObjectError, match="there is no answer 5"):
+        reviewed("True", kept=False)
 
 
 @pytest.mark.parametrize(("message_id", "error"), [(None, NullValueError), (6, UndefinedObjectError)])

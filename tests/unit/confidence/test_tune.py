@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,6 +44,17 @@ def test_chance_errs_as_often_as_it_says() -> None:
     found = [chance(random.normal(size=40).tolist()) for _ in range(200)]
     assert sum(value <= 0.05 for value in found) <= 20
     assert chance([0.3] * 40) < 0.001
+
+
+def test_many_gains_are_compared_in_little_memory_and_with_checks() -> None:
+    checks: list[None] = []
+    tracemalloc.start()
+    try:
+        chance([0.1] * 20_000, lambda: checks.append(None))
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(checks) > 50
 
 
 def test_what_a_trial_tells_in_short() -> None:

@@ -102,6 +102,15 @@ def test_an_answer_that_does_not_fit_its_schema_is_not_kept() -> None:
     assert db.generated == 3
 
 
+def test_a_kept_answer_to_a_schema_is_a_whole_one() -> None:
+    db, text = Cached(default='"yes"'), '{"enum": ["yes"]}'
+    for _ in range(2):
+        call = db.call(schema=text)
+        (answer,) = cache.answers(db, [call])
+        assert call.checked(answer) == '"yes"'
+    assert db.generated == 1
+
+
 def test_results_come_in_order_whichever_are_kept() -> None:
     db, asked = Cached(), list[list[int]]()
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 from mindful.core.errors import EngineError, InvalidParameterError
-from mindful.generate.call import Arguments
+from mindful.generate import each
+from mindful.generate.call import Arguments, Call
 from mindful.generate.each import (
     _rows,
     llm_classify_each,
@@ -51,6 +53,18 @@ def test_an_error_that_is_raised_names_the_element_that_fails_alone() -> None:
         _rows(FakeDatabase(), ["bad"], "raise", lengths)
     with pytest.raises(InvalidParameterError, match="the text is bad"):
         _rows(FakeDatabase(), ["a", "bad"], "raise", lengths)
+
+
+def test_texts_that_are_refused_before_any_query_hear_a_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(each, "seldom", lambda check: check)
+    db = FakeDatabase(scripted())
+
+    def call_of_text(_at: int, text: str) -> Call:
+        lengths(["bad"] if text == " " else [])
+        return cast(Call, None)
+
+    each._answered(db, [" "] * 10, "null", call_of_text)
+    assert db.checks >= 10
 
 
 def test_a_server_that_is_down_ends_the_call() -> None:

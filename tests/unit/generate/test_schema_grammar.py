@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from llguidance import LLMatcher, LLTokenizer
 from mindful.core.errors import InvalidParameterError
 from mindful.generate.schema_grammar import grammar_of
+from mindful.models.gbnf import lark
 
 BOUNDS = st.integers(-12000, 12000)
+BYTES = LLTokenizer("byte")
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"|\s+')
 
 
@@ -26,6 +30,13 @@ def pattern(schema: dict[str, Any]) -> re.Pattern[str]:
     rules = grammar(schema)
     body = rules[rules["root"]]
     return re.compile(_LITERAL.sub(lambda found: re.escape(found[1] or ""), body))
+
+
+def accepted(rules: str, text: str) -> bool:
+    """Whether a grammar accepts a whole text, by llguidance."""
+    matcher = LLMatcher(BYTES, LLMatcher.grammar_from_lark(lark(rules)))
+    data = [*text.encode()]
+    return bool(matcher.try_consume_tokens(data) == len(data) and matcher.is_accepting())
 
 
 @given(BOUNDS, BOUNDS, st.integers(-13000, 13000))
@@ -109,6 +120,9 @@ def test_an_array_that_begins_with_enough_elements_needs_no_more(least: int) -> 
         {"type": "object", "minProperties": 1, "additionalProperties": False},
         {"type": "object", "required": ["a"], "properties": {"a": False}},
         {"$ref": "#/nowhere"},
+        {"properties": {"a": {"$ref": "#name"}}, "$defs": {"a": {"$anchor": "name"}}},
+        {"type": "string", "allOf": [{"type": "integer"}]},
+        {"type": "string", "format": "uuid", "maxLength": 30},
         {"$ref": "#/required", "required": []},
     ],
 )
@@ -116,6 +130,39 @@ def test_what_nothing_fits_is_an_error(schema: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameterError) as caught:
         grammar(schema)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits", "others"),
+    [
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}, "enum": ["x"]}, ['"x"'], ['"y"']),
+        ({"type": "integer", "minimum": 5, "allOf": [{"minimum": 1, "maximum": 9}]}, ["5", "9"], ["4", "10"]),
+        ({"type": ["integer", "null"], "anyOf": [{"type": "number", "maximum": 0}]}, ["0"], ["0.5"]),
+        ({"type": "string", "minLength": 2.0, "maxLength": 3.0}, ['"ab"'], ['"a"']),
+        ({"type": "array", "items": {"const": 1}, "minItems": 1.0, "maxItems": 1.0}, ["[1]"], ["[1, 1]"]),
+        (
+            {"properties": {"a": {"const": 1}}, "minProperties": 1.0, "maxProperties": 1.0},
+            ['{"a":1}'],
+            ["{}"],
+        ),
+        ({"type": "string", "format": "date", "minLength": 9}, ['"2026-11-26"'], ['"2026-99-99"']),
+        ({"type": "string", "format": "time", "maxLength": 9}, ['"09:30:00Z"'], ['"09:30:00+01:00"']),
+    ],
+)
+def test_all_of_a_parts_keywords_count(schema: dict[str, Any], fits: list[str], others: list[str]) -> None:
+    guide = Draft202012Validator(schema)
+    rules = grammar_of(schema, lambda value, part: guide.evolve(schema=part).is_valid(value))
+    assert [text for text in [*fits, *others] if accepted(rules, text)] == fits
+
+
+def test_a_schema_of_many_references_is_bounded_and_hears_a_cancel() -> None:
+    parts = [{"$ref": "#", "required": [f"r{at}"]} for at in range(40)]
+    calls = [None] * 1000
+    with pytest.raises(IndexError):
+        grammar_of({"type": "object", "anyOf": parts}, lambda _value, _part: True, calls.pop)
+    chain = {f"a{at}": {"$ref": f"#/$defs/a{at + 1}"} for at in range(700)}
+    with pytest.raises(InvalidParameterError, match="too deeply"):
+        grammar({"$ref": "#/$defs/a0", "$defs": chain})
 
 
 def test_a_reference_may_lead_back() -> None:

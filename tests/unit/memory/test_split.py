@@ -7,7 +7,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mindful.memory.split import Chunk, _characters, _Section, _segments, split
+from mindful.memory.split import Chunk, _characters, _pages, _Section, _segments, split
 from support.hostile import texts
 from unit.fakes import FakeDatabase
 
@@ -110,6 +110,11 @@ def test_pages_are_headings_of_prose() -> None:
         ("Second page begins.", "Page 2"),
         ("Third.", "Page 3"),
     ]
+
+
+def test_pages_without_end_are_not_all_named() -> None:
+    assert [page.name for page in _pages("a\fb\f")] == ["Page 1", "Page 2", "Page 3"]
+    assert len(list(_pages("a\f" * 60_000))) == 50_000
 
 
 def test_the_kind_is_told_by_the_ending_or_given() -> None:

@@ -47,7 +47,9 @@ def test_a_template_without_a_system_role_has_it_in_the_first_message() -> None:
     assert found == [("[user]", True), "Be kind.\n\nHi\n\nYou?", ("", False)]
 
 
-@pytest.mark.parametrize("template", [ALTERNATING, "{{ messages[0].content + 1 }}", "{{ nothing.at.all }}"])
+@pytest.mark.parametrize(
+    "template", [ALTERNATING, "{{ messages[0].content + 1 }}", "{{ nothing.at.all }}", "{{ 1 / 0 }}"]
+)
 def test_what_a_template_refuses_names_the_roles(template: str) -> None:
     with pytest.raises(InvalidParameterError, match="chat template refuses") as caught:
         prompt(Template(template, "", ""), ("assistant", "Hi"), ("system", "Be kind."))

@@ -91,7 +91,7 @@ def interval(
         places = np.concatenate([members[at] for at in picked]) if groups is not None else picked
         resampled.append(measure(right[places], probabilities[places], mass[places]))
     finite = np.array(resampled)[np.isfinite(resampled)]  # labels of one kind have no AUROC
-    low, high = np.percentile(finite, [2.5, 97.5]) if len(finite) else (float("nan"), float("nan"))
+    low, high = np.percentile(finite, [2.5, 97.5]) if len(finite) else (np.nan, np.nan)
     return measure(right, probabilities, mass), float(low), float(high)
 
 

@@ -33,6 +33,8 @@ _FIRST_SHARE = 2 / 3
 _LEVEL = 0.05
 """Significance level of the test that a value has to pass."""
 _FLIPS = 10_000
+_PART = 100
+"""Permutations that are drawn at once, of all the _FLIPS."""
 _DAYS = 7
 
 
@@ -320,7 +322,7 @@ def _tuned(db: Database, knob: Knob) -> Tuning:
             evidence,
         )
     mine, other = (knob.trial(value, knob.newer, knob.older) for value in (best, current))
-    p = chance([a - b for a, b in zip(mine.scores, other.scores, strict=True)])
+    p = chance([a - b for a, b in zip(mine.scores, other.scores, strict=True)], db.check)
     evidence |= {"tested": {json.dumps(best): mine.figures(), json.dumps(current): other.figures()}, "p": p}
     reason = (
         f"{best} scores {mine.mean():.4f} and {current} {other.mean():.4f} "
@@ -333,13 +335,15 @@ def _with(values: Sequence[Any], current: Any) -> Sequence[Any]:
     return values if current in values else [*values, current]
 
 
-def chance(gains: Sequence[float]) -> float:
+def chance(gains: Sequence[float], check: Check = lambda: None) -> float:
     """Return the p-value of a mean gain by a one-sided paired randomization test (Fisher 1935)."""
     import numpy as np
 
-    gain = np.array(gains)
-    signs = np.random.default_rng(0).choice((-1.0, 1.0), (_FLIPS, len(gain)))
-    reached = int((signs @ gain >= gain.sum() - 1e-9).sum())
+    gain, random, reached = np.array(gains), np.random.default_rng(0), 0
+    for _ in range(0, _FLIPS, _PART):  # all signs at once would be gigabytes
+        check()
+        signs = random.choice((-1.0, 1.0), (_PART, len(gain)))
+        reached += int((signs @ gain >= gain.sum() - 1e-9).sum())
     return (1 + reached) / (1 + _FLIPS)
 
 

@@ -16,6 +16,7 @@ from mindful.core.errors import (
     NullValueError,
 )
 from mindful.core.ports import Database
+from mindful.core.text import seldom
 from mindful.generate.batch import call_of_prompt
 from mindful.generate.cache import answers
 from mindful.generate.call import Arguments, Call
@@ -113,11 +114,14 @@ def _answered(
     def finish(at: int, text: str) -> None:
         rows[at]["result"] = calls[at].checked(text)
 
+    look = seldom(db.check)
     for at, text in enumerate(texts or ()):
+        look()  # a text that is refused reaches no query, which would check
         if text is not None:
             _try(rows[at], on_error, make, at, text)
     made = _halved(db, [(at, calls[at]) for at in calls], lambda some: answers(db, some), rows, on_error)
     for at, text in made.items():
+        look()
         _try(rows[at], on_error, finish, at, text)
     return rows
 

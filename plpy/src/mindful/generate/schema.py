@@ -15,7 +15,7 @@ from mindful.generate.schema_grammar import grammar_of
 
 _LONGEST_SCHEMA = 1 << 16
 """Bytes."""
-_MAPS = ("properties", "$defs", "definitions", "dependentSchemas")
+_MAPS = ("properties", "$defs", "definitions", "dependentSchemas", "dependentRequired")
 _VALUES = ("const", "enum", "default", "examples")
 
 
@@ -50,6 +50,7 @@ class Schema:
         except RecursionError:
             raise InvalidParameterError("json_schema is nested too deeply", "Use fewer levels.") from None
         self.text = text
+        self._check = seldom(check)
         self.schema: dict[str, Any] = schema
         # With an empty registry the library fetches no remote schemas.
         self._validator = Draft202012Validator(schema, registry=Registry())
@@ -57,7 +58,7 @@ class Schema:
     @functools.cached_property
     def grammar(self) -> str:
         """The schema as a grammar."""
-        return grammar_of(self.schema, self.fits)
+        return grammar_of(self.schema, self.fits, self._check)
 
     def fits(self, value: Any, part: Mapping[str, Any]) -> bool:
         """Return whether a value fits a part of the schema."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
-from mindful.core.errors import InvalidParameterError
+from mindful.core.errors import ContextLengthError, InvalidParameterError
 from mindful.core.pattern import linear
 
 Schema = Mapping[str, Any] | bool
@@ -24,6 +24,8 @@ _LARGEST = Decimal(10**15)
 _DECIMALS = 6
 _REPETITIONS = 512
 """llama.cpp unrolls repetitions. Only validation checks larger bounds."""
+_MOST_RULES = 50_000
+"""References with other keywords beside them can combine to many more parts than the schema has."""
 _ASCII_OR_NOT = linear(r"([\x00-\x7f]+)|([^\x00-\x7f])")
 _SHARED = {
     "space": '" "?',
@@ -37,15 +39,30 @@ _SHARED = {
     "any": 'object | array | string | number | "true" | "false" | "null"',
     "date": '[0-9]{4} "-" ("0" [1-9] | "1" [0-2]) "-" ("0" [1-9] | [1-2] [0-9] | "3" [0-1])',
     "clock": '([0-1] [0-9] | "2" [0-3]) ":" [0-5] [0-9] ":" [0-5] [0-9]',
-    "zone": '"Z" | [+-] ([0-1] [0-9] | "2" [0-3]) ":" [0-5] [0-9]',
+    "offset": '[+-] ([0-1] [0-9] | "2" [0-3]) ":" [0-5] [0-9]',
     "hex": "[0-9a-f]",
 }
 _FORMATS = {
-    "date": "date",
-    "time": "clock zone",
-    "date-time": 'date "T" clock zone',
-    "uuid": 'hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12}',
+    "date": {10: "date"},
+    "time": {9: 'clock "Z"', 14: "clock offset"},
+    "date-time": {20: 'date "T" clock "Z"', 25: 'date "T" clock offset'},
+    "uuid": {36: 'hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12}'},
 }
+"""Forms of a text by its length."""
+_NOTES = (
+    "$ref",
+    "$defs",
+    "definitions",
+    "$schema",
+    "$comment",
+    "title",
+    "description",
+    "default",
+    "examples",
+)
+"""Keywords beside a reference that restrict no value."""
+_LOWER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
+_UPPER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
 _TYPE_OF_KEYWORD = {
     "properties": "object",
     "required": "object",
@@ -66,14 +83,18 @@ _TYPE_OF_KEYWORD = {
 }
 
 
-def grammar_of(schema: Mapping[str, Any], valid: Valid) -> str:
-    """Return the grammar of a schema. Error 22023: no value can fit the schema.
+def grammar_of(schema: Mapping[str, Any], valid: Valid, check: Callable[[], None] = lambda: None) -> str:
+    """Return the grammar of a schema. Errors: 22023 (no value can fit it, or it is too deep), 54000 (too large).
 
     Args:
         schema: a JSON schema whose references are local.
         valid: returns whether a value fits a part of the schema.
+        check: looks for interrupts.
     """
-    return _Grammar(schema, valid).text()
+    try:
+        return _Grammar(schema, valid, check).text()
+    except RecursionError:
+        raise InvalidParameterError("json_schema is nested too deeply", "Use fewer levels.") from None
 
 
 class _UnsatisfiableError(InvalidParameterError):
@@ -85,9 +106,10 @@ class _UnsatisfiableError(InvalidParameterError):
 
 
 class _Grammar:
-    def __init__(self, schema: Mapping[str, Any], valid: Valid) -> None:
+    def __init__(self, schema: Mapping[str, Any], valid: Valid, check: Callable[[], None]) -> None:
         self._schema = schema
         self._valid = valid
+        self._check = check
         self._names: dict[str, str] = {}
         self._numbers = itertools.count()
         self._rules: dict[str, str] = {}
@@ -99,8 +121,11 @@ class _Grammar:
 
     def _rule(self, schema: Schema) -> str:
         """Return the name of a part's rule. Equal parts share a rule, so references may be recursive."""
+        self._check()
         key = json.dumps(schema, sort_keys=True)
         if key not in self._names:
+            if len(self._rules) > _MOST_RULES:
+                raise ContextLengthError("json_schema has too many parts", "Simplify its references.")
             name = self._names[key] = self._part("")
             try:
                 self._rules[name] = self._body(schema)
@@ -115,7 +140,8 @@ class _Grammar:
         if schema is False or isinstance(schema, bool):
             raise _UnsatisfiableError(schema)
         if "$ref" in schema:
-            return self._rule(self._resolve(schema["$ref"]))
+            beside = {key: value for key, value in schema.items() if key not in _NOTES}
+            return self._rule(_merged(beside or True, self._resolve(schema["$ref"])))
         if "const" in schema or "enum" in schema:
             return self._literals(schema)
         for keyword in ("anyOf", "oneOf"):
@@ -155,16 +181,15 @@ class _Grammar:
     def _resolve(self, reference: str) -> Schema:
         from urllib.parse import unquote  # few schemas have references
 
+        if not reference.startswith("#/") and reference != "#":  # the name of an $anchor
+            raise _no_part(reference)
         found: Any = self._schema
         for step in reference.removeprefix("#").split("/")[1:]:
             key = unquote(step).replace("~1", "/").replace("~0", "~")
             try:
                 found = found[int(key)] if isinstance(found, list) else found[key]
             except (KeyError, IndexError, ValueError, TypeError):
-                raise InvalidParameterError(
-                    f"json_schema has no part {reference}",
-                    "Use local references to existing parts, such as #/$defs/name.",
-                ) from None
+                raise _no_part(reference) from None
         if not isinstance(found, (dict, bool)):
             raise InvalidParameterError(
                 f"{reference} in json_schema is not a schema", "Refer to an object or a boolean."
@@ -199,9 +224,10 @@ class _Grammar:
         properties = dict(schema.get("properties", {}))
         required = set(schema.get("required", ()))
         properties |= {name: additional for name in schema.get("required", ()) if name not in properties}
-        least, most = schema.get("minProperties", 0), schema.get("maxProperties", len(properties))
+        least, bound = _sizes(schema, "Properties")
+        most = len(properties) if bound is None else bound
         if not properties:
-            return self._map(additional, least, schema.get("maxProperties"))
+            return self._map(additional, least, bound)
         pairs: dict[str, str] = {}
         for name, part in properties.items():
             try:
@@ -244,7 +270,7 @@ class _Grammar:
         return f'"{{" {_repeated(pair, least, most)} "}}"'
 
     def _array(self, schema: Mapping[str, Any]) -> str:
-        least, most = schema.get("minItems", 0), schema.get("maxItems")
+        least, most = _sizes(schema, "Items")
         if most is not None and most < least:
             raise _UnsatisfiableError(schema)
         first = [self._rule(part) for part in schema.get("prefixItems", ())[:most]]
@@ -264,11 +290,17 @@ class _Grammar:
         return f'"[" {separator.join(first)} {more} "]"'
 
     def _string(self, schema: Mapping[str, Any]) -> str:
-        if schema.get("format") in _FORMATS and not {"minLength", "maxLength"} & schema.keys():
-            return rf'"\"" {_FORMATS[schema["format"]]} "\""'
-        least, most = schema.get("minLength", 0), schema.get("maxLength")
-        if most is not None and most < least:
+        least, most = _sizes(schema, "Length")
+        forms = _FORMATS.get(schema.get("format", ""))
+        fitting = [
+            form
+            for length, form in (forms or {}).items()
+            if least <= length <= (length if most is None else most)
+        ]
+        if (most is not None and most < least) or (forms and not fitting):
             raise _UnsatisfiableError(schema)
+        if fitting:
+            return rf'"\"" ({" | ".join(fitting)}) "\""'
         return rf'"\"" {_times("char", least, most)} "\""'
 
     def _number(self, schema: Mapping[str, Any], decimals: int) -> str:
@@ -281,16 +313,51 @@ class _Grammar:
         return " | ".join(forms)
 
 
+def _sizes(schema: Mapping[str, Any], what: str) -> tuple[int, int | None]:
+    """Return the bounds of a size. JSON has integers such as 2.0 too."""
+    most = schema.get(f"max{what}")
+    return int(schema.get(f"min{what}", 0)), None if most is None else int(most)
+
+
+def _no_part(reference: str) -> InvalidParameterError:
+    return InvalidParameterError(
+        f"json_schema has no part {reference}",
+        "Use local references to existing parts, such as #/$defs/name.",
+    )
+
+
 def _merged(one: Schema, other: Schema) -> Schema:
+    """Return a schema of what fits both. Of keywords that cannot be joined it has the other's."""
     if isinstance(one, bool) or isinstance(other, bool):
         return other if one is True else one if other is True else False
     merged = {**one, **other}
-    for key in ("properties", "$defs", "definitions"):
-        if key in one and key in other:
-            merged[key] = {**one[key], **other[key]}
-    if "required" in one and "required" in other:
-        merged["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
+    for key in one.keys() & other.keys():
+        mine, theirs = one[key], other[key]
+        if key in ("properties", "$defs", "definitions"):
+            merged[key] = {**mine, **theirs}
+        elif key == "required":
+            merged[key] = sorted({*mine, *theirs})
+        elif key in _LOWER:
+            merged[key] = max(mine, theirs)
+        elif key in _UPPER:
+            merged[key] = min(mine, theirs)
+        elif key == "type":
+            merged[key] = _common_types(mine, theirs)
+        elif key == "enum":
+            merged[key] = [value for value in mine if value in theirs]
+        if not merged[key] and key in ("type", "enum"):
+            return False
     return merged
+
+
+def _common_types(one: str | Sequence[str], other: str | Sequence[str]) -> list[str]:
+    wide = [{one} if isinstance(one, str) else {*one}, {other} if isinstance(other, str) else {*other}]
+    both = wide[0] & wide[1]
+    return sorted(both | ({"integer"} if "number" not in both and _has_integers(*wide) else set()))
+
+
+def _has_integers(one: set[str], other: set[str]) -> bool:
+    return bool(one & {"integer", "number"} and other & {"integer", "number"})
 
 
 def _bounds(schema: Mapping[str, Any]) -> tuple[Decimal | None, Decimal | None]:

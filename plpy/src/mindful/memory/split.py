@@ -43,6 +43,8 @@ _DEFINES = linear(
 """Types of nodes that define something, in the grammars of all languages."""
 _LEVEL = linear(r"_h(\d)_")
 _PAGE = "\f"
+_MOST_PAGES = 50_000
+"""Pages of a text that are named. A hostile text of form feeds has millions: seconds without a check, and gigabytes."""
 _PIECE = 1 << 12
 """Bytes that a parser reads in one step, which takes about 1 ms."""
 _BLOCK = 1 << 16
@@ -257,9 +259,13 @@ def _pages(text: str) -> Iterator[_Section]:
     """Find pages. Form feeds separate them, as in text extracted from a PDF."""
     start = 0
     if _PAGE in text:
-        for number, page in enumerate(text.split(_PAGE), start=1):
-            yield _Section(start, start + len(page) + 1, f"Page {number}")
-            start += len(page) + 1
+        for number in range(1, _MOST_PAGES + 1):
+            end = text.find(_PAGE, start)
+            end = (len(text) if end < 0 else end) + 1
+            yield _Section(start, end, f"Page {number}")
+            if end > len(text):
+                break
+            start = end
 
 
 def _walk(root: Node, into: Callable[[Node], bool], interrupts: Interrupts) -> Iterator[Node]:

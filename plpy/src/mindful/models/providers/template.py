@@ -84,7 +84,13 @@ class Template:
                 raise_exception=_refuse,
                 strftime_now=lambda form: datetime.datetime.now().strftime(form),
             )
-        except TypeError as error:  # mistakes of the template
+        except (
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            LookupError,
+            RecursionError,
+        ) as error:  # the template's
             raise TemplateError(str(error)) from None
 
 
