@@ -32,7 +32,9 @@ def text(number: int, content: str, **changed: Any) -> Row:
 class Texts(FakeDatabase):
     """Texts that are due, and what is written of them."""
 
-    def __init__(self, *texts: Row, said: Sequence[Row] = (), known: Sequence[Row] = ()) -> None:
+    def __init__(
+        self, *texts: Row, said: Sequence[Row] = (), known: Sequence[Row] = (), forgotten: Sequence[int] = ()
+    ) -> None:
         self.written: dict[str, list[Any]] = {}
         self.batches: list[list[int]] = []
         self.texts = texts
@@ -54,6 +56,7 @@ class Texts(FakeDatabase):
                 "memory_extraction": lambda rows, *_: self.keep("extraction", rows),
                 "update mindful.memory m set confidence": [],
                 "update mindful.memory m\n": lambda rows: self.keep("closed", rows),
+                "_mindful.memory_keep(": lambda ids: [{"id": one} for one in ids if one not in forgotten],
                 "_mindful.": [],
             },
             scripted(generator={}),
@@ -90,6 +93,14 @@ def test_facts_quote_their_texts() -> None:
     assert [(row["id"], row["source_id"]) for row in db.written["evidence"]] == [(1000, 1), (1001, 1)]
     assert all(row["quote"] in db.texts[0]["content"] for row in db.written["evidence"])
     assert [row["relation"] for row in db.written["statement"]] == ["lives_in", "likes"]
+
+
+def test_a_text_that_was_forgotten_while_it_was_read_leaves_nothing() -> None:
+    db = Texts(text(1, "I live in Boston."), text(2, "I love pizza."), forgotten=[1])
+    found = db.run()
+    assert (found["memories_processed"], found["facts"]) == (1, 1)
+    assert [row["source_id"] for row in db.written["evidence"]] == [2]
+    assert [row["id"] for row in db.written["extraction"]] == [2]
 
 
 @pytest.mark.parametrize(
