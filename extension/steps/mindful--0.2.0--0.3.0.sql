@@ -351,6 +351,7 @@ comment on column model.options is
 -- include sql/models/status.sql mindful_status
 -- include sql/core/slot.sql slot_status
 -- include sql/memory/transfer.sql _mindful.import_check
+-- include sql/memory/transfer.sql _mindful.import_rule
 -- include sql/memory/forget.sql _mindful.forget_filter
 
 -- Fewer plans that are made anew in each statement.

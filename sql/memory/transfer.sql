@@ -128,14 +128,22 @@ comment on function _mindful.import_defaults(regclass) is
 create function _mindful.import_rule(relation regclass) returns text
 language sql stable parallel safe security invoker
 begin atomic
-    select pg_catalog.format('select %L || c.name from jsonb_populate_record(null::%s, $1) r, lateral (values %s) c (name, holds)
-        where not c.holds limit 1', 'breaks the rule ', relation,
-        pg_catalog.string_agg(pg_catalog.format('(%L, %s)', c.conname, pg_catalog.pg_get_expr(c.conbin, c.conrelid)), ', '))
-    from pg_catalog.pg_constraint c
-    where c.conrelid = relation and c.contype = 'c';
+    select pg_catalog.format('select c.problem from jsonb_populate_record(null::%s, $1) r, lateral (values %s) c (problem, holds)
+        where not c.holds limit 1', relation,
+        pg_catalog.string_agg(pg_catalog.format('(%L, %s)', c.problem, c.condition), ', '))
+    from (
+        select 'has no ' || a.attname as problem, pg_catalog.format('r.%I is not null', a.attname) as condition
+        from pg_catalog.pg_attribute a
+        where a.attrelid = relation and a.attnum > 0 and not a.attisdropped and a.attnotnull
+            and a.attgenerated = '' and a.attidentity = ''
+        union all
+        select 'breaks the rule ' || k.conname, pg_catalog.pg_get_expr(k.conbin, k.conrelid)
+        from pg_catalog.pg_constraint k
+        where k.conrelid = relation and k.contype = 'c'
+    ) c;
 end;
 comment on function _mindful.import_rule(regclass) is
-'A query that reads a JSON object, $1, as a row of a table, and gives the first CHECK constraint that it breaks.';
+'A query that reads a JSON object, $1, as a row of a table, and gives the first CHECK or NOT NULL constraint that it breaks.';
 
 create function _mindful.import_check(lines text, document jsonb) returns void
 language plpgsql stable parallel unsafe security invoker

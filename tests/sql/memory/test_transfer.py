@@ -202,6 +202,25 @@ def test_the_broken_line_is_named_and_nothing_imported(
     assert ana.execute("select count(*) from session").fetchone() == (0,)
 
 
+@pytest.mark.parametrize("value", [None, "", "a\x01", -1, 1.5, 10**40, True, [], {}], ids=repr)
+def test_whatever_stands_at_a_key_is_read_or_named_by_its_line(
+    full: psycopg.Connection, bob: psycopg.Connection, value: object
+) -> None:
+    lines = export(full)
+    refused = set()
+    for number, key in [(number, key) for number, line in enumerate(lines) for key in line]:
+        changed = [line | {key: value} if at == number else line for at, line in enumerate(lines)]
+        with bob.transaction(force_rollback=True):
+            try:
+                with bob.transaction():
+                    bob.execute("select memory_import(%s)", (Jsonb(changed),))
+            except psycopg.Error as error:
+                assert error.sqlstate == "22023", (number, key, error)
+                assert str(error).startswith("mindful: line "), (number, key, error)
+                refused.add(key)
+    assert {"type", "id", "session_id"} <= refused
+
+
 @pytest.mark.parametrize("embedding", ["x", [1, 2], None, ["x"] * 64])
 def test_an_embedding_that_is_none_of_its_model_is_refused(
     ana: psycopg.Connection, embedding: object
