@@ -198,16 +198,22 @@ declare
     found_filter jsonb := jsonb_build_object('level', mindful.setting_get('replay_level'),
         'confidence', mindful.setting_get('replay_confidence'), 'accesses', mindful.setting_get('replay_accesses'),
         'facts', 1000, 'since', null, 'again', false) || coalesce(filter, '{}');
+    bound record;
 begin
     if jsonb_typeof(coalesce(filter, '{}')) <> 'object' or found_filter - '{level,confidence,accesses,facts,since,again}'::text[] <> '{}' then
         perform _mindful.raise('22023', 'filter is not an object of thresholds', 'Pass an object with some of level, confidence, accesses, facts, since and again.');
     elsif coalesce(found_filter ->> 'level', '') <> all (array['data', 'information', 'knowledge', 'wisdom']) then
         perform _mindful.raise('22023', format('level is %L', found_filter ->> 'level'), 'Pass data, information, knowledge or wisdom.');
-    elsif jsonb_typeof(found_filter -> 'confidence') <> 'number' or jsonb_typeof(found_filter -> 'accesses') <> 'number'
-        or jsonb_typeof(found_filter -> 'facts') <> 'number' or not (found_filter ->> 'facts')::numeric between 1 and 1000000
-    then
-        perform _mindful.raise('22023', 'confidence, accesses and facts must be numbers', 'Pass numbers, such as {"confidence": 0.8, "accesses": 1, "facts": 500}.');
     end if;
+    for bound in
+        select b.*, case jsonb_typeof(found_filter -> b.key) when 'number' then (found_filter ->> b.key)::numeric end as value
+        from (values ('confidence', '', 0, 1), ('accesses', '', 0, 1000000000), ('facts', 'whole ', 1, 1000000)) b (key, whole, low, high)
+    loop
+        if bound.value is null or bound.value not between bound.low and bound.high or bound.whole <> '' and bound.value % 1 <> 0 then
+            perform _mindful.raise('22023', format('%s is %s', bound.key, left((found_filter -> bound.key)::text, 100)),
+                format('Pass a %snumber from %s to %s.', bound.whole, bound.low, bound.high));
+        end if;
+    end loop;
     if jsonb_typeof(found_filter -> 'again') <> 'boolean' then
         perform _mindful.raise('22023', 'again is not true or false', 'Pass {"again": true} to use facts of earlier runs again.');
     end if;

@@ -269,7 +269,12 @@ def test_an_empty_memory_is_an_error_of_the_run(consenting: psycopg.Connection) 
         (SCRIPTED_GENERATOR, "'[]'", "22023", "level"),
         (SCRIPTED_GENERATOR, """'{"x": 1}'""", "22023", "level"),
         (SCRIPTED_GENERATOR, """'{"level": "genius"}'""", "22023", "wisdom"),
-        (SCRIPTED_GENERATOR, """'{"confidence": "high"}'""", "22023", "0.8"),
+        (SCRIPTED_GENERATOR, """'{"confidence": "high"}'""", "22023", "from 0 to 1"),
+        (SCRIPTED_GENERATOR, """'{"confidence": 1e400}'""", "22023", "from 0 to 1"),
+        (SCRIPTED_GENERATOR, """'{"accesses": -1}'""", "22023", "from 0"),
+        (SCRIPTED_GENERATOR, """'{"accesses": null}'""", "22023", "from 0"),
+        (SCRIPTED_GENERATOR, """'{"facts": 1.5}'""", "22023", "whole"),
+        (SCRIPTED_GENERATOR, """'{"facts": 0}'""", "22023", "from 1"),
     ],
 )
 def test_bad_input(model: str, arguments: str, sqlstate: str, hint: str, ana: psycopg.Connection) -> None:
