@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from mindful.conversation.correction import _ends_asking
+from mindful.conversation.correction import FOLLOWING, _ends_asking
 from support import Connect, one
 from support.deletion import delete
 
@@ -151,3 +151,12 @@ def test_the_answer_to_a_question_corrects_no_statement(ana: psycopg.Connection)
     ):
         ana.execute("select message_insert(%s, %s, %s)", (session, role, text))
     assert ("memory", SAID[0]) in shown(ana)
+
+
+def test_the_database_reads_as_many_turns_around_a_message_as_a_correction_may_be_away(
+    ana: psycopg.Connection,
+) -> None:
+    session = tell(ana, *(f"It is {number}." for number in range(FOLLOWING)))
+    next_ = one(ana, "select said_next from _mindful.said_next(%s, 1)", session)
+    assert len(next_) == FOLLOWING // 2  # the replies are no questions
+    assert one(ana, "select count(*) from _mindful.said_before(%s, %s)", session, 2 * FOLLOWING) == FOLLOWING

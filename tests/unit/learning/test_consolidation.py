@@ -125,6 +125,7 @@ def test_a_time_that_is_up_ends_a_run_after_its_first_batch() -> None:
         ({"role": "system"}, "system_prompt"),
         ({"role": "assistant"}, "generated"),
         ({"role": "tool"}, "generated"),
+        ({"content": "Forget that I live in Boston."}, "to_forget"),
     ],
 )
 def test_what_nobody_has_said_is_rejected(changed: dict[str, Any], reason: str) -> None:

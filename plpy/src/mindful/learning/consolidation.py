@@ -155,8 +155,11 @@ class _Batch:
         if TEMPLATE.search(text.content):
             self._rejected["template"] += 1
             return False
+        if asks_to_forget(text.content):
+            self._rejected["to_forget"] += 1
+            return False
         # Evidence is quoted, and what the user meant stands in no text. Recall reads the statement as corrected.
-        if asks_to_forget(text.content) or corrected(text.content, text.said_next or ()) != text.content:
+        if corrected(text.content, text.said_next or ()) != text.content:
             self._rejected["corrected"] += 1
             return False
         return True
