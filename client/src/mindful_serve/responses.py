@@ -101,7 +101,7 @@ async def _forgotten(exchange: Exchange, body: ResponseRequest, messages: list[d
 
 
 async def _kept(exchange: Exchange, body: ResponseRequest, messages: list[dict[str, Any]]) -> Response:
-    told, question = _parted(messages)
+    earlier, question = _parted(messages)
     client = exchange.database.client(exchange.caller.tenant)
     session_id, turn = await _session(exchange, body)
     arguments = memory.arguments_of(exchange, body, body.max_output_tokens)
@@ -109,7 +109,7 @@ async def _kept(exchange: Exchange, body: ResponseRequest, messages: list[dict[s
         arguments["memories"] = 0
 
     def begun() -> AbstractAsyncContextManager[tuple[UUID, str]]:
-        return _begun(exchange, session_id, turn, body.instructions, told)
+        return _begun(exchange, session_id, turn, body.instructions, earlier)
 
     if body.stream:
         events = _KeptEvents(exchange, body)
@@ -133,7 +133,7 @@ async def _kept(exchange: Exchange, body: ResponseRequest, messages: list[dict[s
     response_id, detail = await exchange.whole(answered())
     usage = usage_of([vars(detail)])
     exchange.note(usage=usage)
-    shown = Shown(body, response_id, memory.told_of(vars(detail)))
+    shown = Shown(body, response_id, memory.x_mindful_of(vars(detail)))
     shown.take(detail.reply, [], detail.finish_reason, usage)
     return JSONResponse(shown.response())
 
@@ -144,7 +144,7 @@ async def _begun(
     session_id: UUID | None,
     turn: int,
     instructions: str | None,
-    told: list[dict[str, Any]],
+    earlier: list[dict[str, Any]],
 ) -> AsyncIterator[tuple[UUID, str]]:
     """Store the messages before a question, and give its session and the id of its response.
 
@@ -159,8 +159,8 @@ async def _begun(
         if session_id is None:
             prompt: dict[str, Any] = {} if instructions is None else {"system_prompt": instructions}
             session_id = await client.session_start(**prompt)
-        if told:
-            ids = await client.message_insert_many(session_id, told)
+        if earlier:
+            ids = await client.message_insert_many(session_id, earlier)
             (place,) = await exchange.database.rows(tenant, _STORED, {"session_id": session_id, "ids": ids})
             first, last = place["first"], place["last"]
         yield session_id, f"{_ID}{session_id.hex}_{last + 1}"
@@ -482,7 +482,7 @@ class _KeptEvents:
                 for event in shown.text(item):
                     yield event
                 continue
-            shown.x_mindful = memory.told_of(item)
+            shown.x_mindful = memory.x_mindful_of(item)
             usage = usage_of([item]) if item["prompt_tokens"] is not None else None
             shown.finish(item["finish_reason"] or "stop", usage)
             self._exchange.note(usage=usage)
