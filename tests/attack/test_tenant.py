@@ -354,7 +354,7 @@ def test_an_administrator_asks_for_unreadable_files(admin: psycopg.Connection) -
         ("58P01", 'mindful: there is no GGUF file "" that the server can read'),
         ("58P01", 'mindful: there is no model folder "" that the server can read'),
         ("08006", "mindful: there is no socket "),
-        ("22023", "mindful: source is no address of a server"),  # a relative path
+        ("22023", "mindful: source is not the absolute path of a Unix socket of at most 107 bytes"),
     }
 
 
