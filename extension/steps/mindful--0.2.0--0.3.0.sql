@@ -276,12 +276,17 @@ comment on column decision.probability is
 -- include sql/confidence/report.sql label_queue
 comment on column decision.offered is
 'Whether the answer was drawn at random for a label: of flagged ones the share of the setting label_share; before a threshold is certified all with a probability from 0.3 on, and a quarter of the others.';
+-- include sql/core/bound.sql _mindful.figure
 -- include sql/confidence/report.sql _mindful.calibrated
 -- include sql/confidence/report.sql label_queue
 -- include sql/confidence/report.sql label_probability
 -- include sql/confidence/report.sql reliability_curve
 -- include sql/confidence/report.sql risk_coverage
 -- include sql/confidence/report.sql roc_curve
+-- include sql/confidence/report.sql signal_quality
+-- include sql/confidence/report.sql decision_daily
+-- include sql/confidence/report.sql signal_cost
+-- include sql/confidence/action.sql action_latency
 -- include sql/confidence/report.sql _mindful.label_curves
 -- include sql/confidence/report.sql confidence_report
 
@@ -380,6 +385,7 @@ comment on column model.options is
 -- include sql/memory/posting.sql _mindful.memory_count_add
 
 -- include sql/learning/consolidation.sql _mindful.evidence_lost
+-- include sql/learning/consolidation.sql memory_consolidate
 -- include sql/learning/sample.sql _mindful.sample_memory_lost
 
 -- include sql/learning/training.sql _mindful.training_finish

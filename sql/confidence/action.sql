@@ -110,7 +110,8 @@ comment on function action_evaluate(text, text, integer, integer) is
 
 create view action_latency with (security_barrier = true) as
 with recursive attempt as (
-    select d.tenant, d.id, d.id as first_id, d.message_id, d.action, d.total_ms + coalesce(g.total_ms, 0) as ms,
+    select d.tenant, d.id, d.id as first_id, d.message_id, d.action,
+        coalesce(_mindful.figure(d.total_ms), 0) + coalesce(_mindful.figure(g.total_ms), 0) as ms,
         null::text as way, d.model, d.created_at
     from mindful.decision d
     left join mindful.generation g on g.tenant = d.tenant and g.id = d.generation_id
@@ -120,7 +121,7 @@ with recursive attempt as (
             where p.tenant = d.tenant and p.id = d.parent_id and p.action <> 'clarify'
         )
     union all
-    select d.tenant, d.id, a.first_id, d.message_id, d.action, d.total_ms,
+    select d.tenant, d.id, a.first_id, d.message_id, d.action, coalesce(_mindful.figure(d.total_ms), 0),
         d.ways[cardinality(d.ways)],
         a.model, a.created_at
     from attempt a

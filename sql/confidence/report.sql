@@ -104,21 +104,24 @@ language sql immutable parallel safe security invoker
 begin atomic
     select case
         when pg_catalog.cardinality(c.knots_x) = 0 then 1 / (1 + pg_catalog.exp(-greatest(least(g.score, 700), -700)))
-        else coalesce((
+        else greatest(0, least(1, coalesce((
             select k.y + (g.score - k.x) / nullif(k.next_x - k.x, 0) * (k.next_y - k.y)
             from (
                 select f.x, f.y, pg_catalog.lead(f.x) over (order by f.place) as next_x,
                     pg_catalog.lead(f.y) over (order by f.place) as next_y
-                from unnest(c.knots_x, c.knots_y) with ordinality f (x, y, place)
+                from unnest(c.knots_x, c.knots_y) with ordinality e (x, y, place)
+                cross join lateral (select _mindful.figure(e.x) as x, _mindful.figure(e.y) as y, e.place) f
             ) k
             where g.score >= k.x and g.score < k.next_x
             limit 1
-        ), case when g.score < c.knots_x[1] then c.knots_y[1] else c.knots_y[pg_catalog.cardinality(c.knots_y)] end)
+        ), case when g.score < c.knots_x[1] then c.knots_y[1] else c.knots_y[pg_catalog.cardinality(c.knots_y)] end)))
     end
     from (
-        select c.intercept + coalesce(pg_catalog.sum(f.weight
-            * (coalesce((calibrated.signals ->> f.name)::double precision, f.mean) - f.mean) / f.scale), 0) as score
+        select coalesce(_mindful.figure(c.intercept), 0) + coalesce(pg_catalog.sum(_mindful.figure(f.weight)
+            * _mindful.figure(coalesce(_mindful.figure(calibrated.signals -> f.name), m.mean) - m.mean)
+            / nullif(_mindful.figure(f.scale), 0)), 0) as score
         from unnest(c.features, c.means, c.scales, c.weights) f (name, mean, scale, weight)
+        cross join lateral (select _mindful.figure(f.mean) as mean) m
     ) g;
 end;
 comment on function _mindful.calibrated(calibrator, jsonb) is
@@ -127,7 +130,8 @@ comment on function _mindful.calibrated(calibrator, jsonb) is
 -- These views contain figures only. They run with the owner's rights, so each filters by tenant.
 create view label_probability with (security_barrier = true) as
 select d.tenant, d.model, d.ways, d.second_model, d.with_memory, coalesce(c.signal_tier, d.signal_tier) as signal_tier,
-    c.id as calibrator_id, coalesce(_mindful.calibrated(c.fitted, d.signals), d.probability) as probability, 1 / d.propensity as weight, l.correct,
+    c.id as calibrator_id, coalesce(_mindful.calibrated(c.fitted, d.signals), d.probability) as probability,
+    1 / greatest(d.propensity, 1e-9) as weight, l.correct,
     d.probability as first_probability
 from mindful.decision d
 join lateral (
@@ -196,8 +200,8 @@ select s.tenant, s.model, s.ways, s.second_model, s.with_memory, s.signal, s.rig
     greatest(s.auroc - 1.96 * s.error, 0) as low, least(s.auroc + 1.96 * s.error, 1) as high
 from (
     select r.tenant, r.model, r.ways, r.second_model, r.with_memory, r.signal, r.right_answers, r.wrong_answers, a.auroc,
-        sqrt((a.auroc * (1 - a.auroc) + (n.right_answers - 1) * (a.auroc / (2 - a.auroc) - a.auroc ^ 2)
-            + (n.wrong_answers - 1) * (2 * a.auroc ^ 2 / (1 + a.auroc) - a.auroc ^ 2))
+        sqrt(greatest(a.auroc * (1 - a.auroc) + (n.right_answers - 1) * (a.auroc / (2 - a.auroc) - a.auroc ^ 2)
+            + (n.wrong_answers - 1) * (2 * a.auroc ^ 2 / (1 + a.auroc) - a.auroc ^ 2), 0)
             / (n.right_answers * n.wrong_answers)) as error
     from (
         select v.tenant, v.model, v.ways, v.second_model, v.with_memory, v.signal, count(*) filter (where v.correct) as right_answers,
@@ -208,17 +212,18 @@ from (
             sum(v.weight ^ 2) filter (where not v.correct) as wrong_squares,
             sum(v.weight * (v.wrong_up_to - v.wrong_beside / 2)) filter (where v.correct) as outranked
         from (
-            select d.tenant, d.model, d.ways, d.second_model, d.with_memory, e.key as signal, l.correct, 1 / d.propensity as weight,
-                coalesce(sum(1 / d.propensity) filter (where not l.correct) over (
-                    partition by d.tenant, d.model, d.ways, d.second_model, d.with_memory, e.key order by e.value::double precision), 0) as wrong_up_to,
-                coalesce(sum(1 / d.propensity) filter (where not l.correct) over (
-                    partition by d.tenant, d.model, d.ways, d.second_model, d.with_memory, e.key, e.value::double precision), 0) as wrong_beside
+            select d.tenant, d.model, d.ways, d.second_model, d.with_memory, e.key as signal, l.correct, w.weight,
+                coalesce(sum(w.weight) filter (where not l.correct) over (
+                    partition by d.tenant, d.model, d.ways, d.second_model, d.with_memory, e.key order by w.value), 0) as wrong_up_to,
+                coalesce(sum(w.weight) filter (where not l.correct) over (
+                    partition by d.tenant, d.model, d.ways, d.second_model, d.with_memory, e.key, w.value), 0) as wrong_beside
             from mindful.decision d
             join lateral (
                 select o.correct from mindful.outcome o
                 where o.tenant = d.tenant and o.decision_id = d.id order by o.id desc limit 1
             ) l on true,
-                jsonb_each_text(d.signals) e
+                jsonb_each(d.signals) e,
+                lateral (select 1 / greatest(d.propensity, 1e-9) as weight, _mindful.figure(e.value) as value) w
             where d.tenant = (select _mindful.tenant()) or (select _mindful.reads_all())
         ) v
         group by v.tenant, v.model, v.ways, v.second_model, v.with_memory, v.signal
@@ -234,7 +239,7 @@ comment on view signal_quality is
 
 create view decision_daily with (security_barrier = true) as
 select d.created_at::date as day, d.tenant, d.model, d.ways, d.second_model, d.action, count(*) as decisions, avg(d.probability) as mean_probability,
-    avg(d.total_ms) as mean_ms, count(l.correct) as labels, count(*) filter (where not l.correct) as wrong, max(t.budget) as budget
+    avg(_mindful.figure(d.total_ms)) as mean_ms, count(l.correct) as labels, count(*) filter (where not l.correct) as wrong, max(t.budget) as budget
 from mindful.decision d
 left join mindful.threshold t on t.tenant = d.tenant and t.id = d.threshold_id
 left join lateral (
@@ -247,9 +252,9 @@ comment on view decision_daily is
 'Actions on the answers of chats by day, tenant and model, with the number of labels, the number of wrong answers and the error budget. mean_ms is the time of the decision without the generation of the answer. Shows the caller''s tenant, to mindful_reader all tenants.';
 
 create view signal_cost with (security_barrier = true) as
-select d.tenant, d.model, d.ways, d.second_model, e.key as kind, count(*) as answers, avg(e.value::double precision) as mean_ms,
-    percentile_cont(0.9) within group (order by e.value::double precision) as ms_p90
-from mindful.decision d, jsonb_each_text(d.signal_ms) e
+select d.tenant, d.model, d.ways, d.second_model, e.key as kind, count(*) as answers, avg(_mindful.figure(e.value)) as mean_ms,
+    percentile_cont(0.9) within group (order by _mindful.figure(e.value)) as ms_p90
+from mindful.decision d, jsonb_each(case jsonb_typeof(d.signal_ms) when 'object' then d.signal_ms else '{}' end) e
 where d.tenant = (select _mindful.tenant()) or (select _mindful.reads_all())
 group by d.tenant, d.model, d.ways, d.second_model, e.key;
 comment on view signal_cost is

@@ -159,7 +159,7 @@ grant execute on procedure worker_run(real, boolean) to mindful_admin;
 grant select on model_answer, model_ranking, model_calibration to mindful_user, mindful_admin;
 grant insert on model_answer, model_ranking to mindful_admin;
 grant execute on procedure model_calibrate(text, jsonb, integer) to mindful_admin;
-grant execute on function _mindful.tenant(), _mindful.tenant_refuse(text, text), _mindful.raise(text, text, text), _mindful.reads_all(), _mindful.drift(bigint[], bigint[]), _mindful.calibrated(calibrator, jsonb), mindful_status(), _mindful.embedding_status(),
+grant execute on function _mindful.tenant(), _mindful.tenant_refuse(text, text), _mindful.raise(text, text, text), _mindful.reads_all(), _mindful.drift(bigint[], bigint[]), _mindful.calibrated(calibrator, jsonb), _mindful.figure(double precision), _mindful.figure(jsonb), mindful_status(), _mindful.embedding_status(),
     _mindful.embedding_count_all(), _mindful.is_answered(text, jsonb)
 to mindful_reader;
 

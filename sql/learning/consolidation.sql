@@ -419,6 +419,9 @@ declare
 begin
     if chosen not in ('rule', 'model') then
         perform _mindful.raise('22023', format('extractor is %L', chosen), 'Pass rule or model.');
+    elsif chosen = 'rule' and model is not null then
+        perform _mindful.raise('22023', format('model is %L, and the extractor is rule, which needs none', left(model, 100)),
+            'Pass extractor => ''model'' too, or no model.');
     end if;
     perform _mindful.range_argument('since', since);
     perform _mindful.consolidation_lock();
@@ -445,7 +448,7 @@ begin
 end
 $$;
 comment on function memory_consolidate(timestamptz, jsonb, text, text) is
-'Extracts facts from messages and documents that were not read yet, oldest first, and returns the counts. A failed run is stored with its error and returned. Errors: 22008 (since is outside the years 1 to 9999), 22023 (limits, extractor), 55P03 (a run is active). Example: select status, facts, remaining from memory_consolidate(limits => ''{"memories": 500}'');';
+'Extracts facts from messages and documents that were not read yet, oldest first, and returns the counts. A failed run is stored with its error and returned. Errors: 22008 (since is outside the years 1 to 9999), 22023 (limits, extractor, or a model for the extractor rule), 55P03 (a run is active). Example: select status, facts, remaining from memory_consolidate(limits => ''{"memories": 500}'');';
 
 create function _mindful.limit(limits jsonb, key text, initial integer, high integer) returns integer
 language plpgsql immutable parallel safe security invoker

@@ -345,13 +345,16 @@ def test_an_administrator_asks_for_unreadable_files(admin: psycopg.Connection) -
             ("model_register('q', 'generator', 'llama_cpp', %s)", (source,)),
             ("adapter_register('q', 'smollm2-135m-instruct', %s, granted_to => '{}')", (source,)),
             ("model_register('q', 'embedder', 'sentence_transformers', %s)", (source,)),
+            ("model_register('q', 'generator', 'openai', 'unix:' || %s)", (source,)),
         ):
             with pytest.raises(psycopg.Error) as caught:
                 admin.execute(f"select mindful.{call}", arguments)
             answers.add((caught.value.sqlstate, str(caught.value.diag.message_primary).replace(source, "")))
     assert answers == {
-        ("58P01", f'mindful: there is no {what} "" that the server can read')
-        for what in ("GGUF file", "model folder")
+        ("58P01", 'mindful: there is no GGUF file "" that the server can read'),
+        ("58P01", 'mindful: there is no model folder "" that the server can read'),
+        ("08006", "mindful: there is no socket "),
+        ("22023", "mindful: source is not the absolute path of a Unix socket of at most 107 bytes"),
     }
 
 

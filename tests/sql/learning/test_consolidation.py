@@ -277,6 +277,7 @@ def test_one_run_at_a_time(ana: psycopg.Connection, connect: Connect, bob: psyco
         ("limits => '{\"memories\": 1.5}'", "between 1"),
         ('limits => \'{"seconds": "x"}\'', "between 1"),
         ("extractor => 'magic'", "rule or model"),
+        ("model => 'nobody'", "extractor => 'model'"),
     ],
 )
 def test_bad_input(arguments: str, hint: str, ana: psycopg.Connection) -> None:

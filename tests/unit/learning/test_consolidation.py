@@ -129,7 +129,7 @@ def test_a_time_that_is_up_ends_a_run_after_its_first_batch() -> None:
     ],
 )
 def test_what_nobody_has_said_is_rejected(changed: dict[str, Any], reason: str) -> None:
-    first = text(1, "I live in Boston.") | changed
+    first = {**text(1, "I live in Boston."), **changed}
     found = Texts(first, text(2, "I love pizza.")).run()
     assert (found["facts"], found["rejected"]) == (1, {reason: 1})
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from mindful.core.errors import (
     AddressError,
+    EngineError,
     InvalidParameterError,
     NotReadyError,
 )
@@ -142,6 +143,14 @@ def test_a_cancel_does_not_wait_for_a_name(host: Host, monkeypatch: pytest.Monke
     for clock in within(0.2):
         host.cancel(clock, 0.1)
         with pytest.raises(CancelledError):
+            targets(address, entry(address, host.directory()), host)
+
+
+def test_a_file_that_is_no_socket_gives_the_error_of_a_missing_one(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("missing", "file"):
+        address = parse(f"unix:{tmp_path / name}")
+        with pytest.raises(EngineError, match="there is no socket"):
             targets(address, entry(address, host.directory()), host)
 
 

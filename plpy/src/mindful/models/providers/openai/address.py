@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -133,13 +134,16 @@ def _origin(text: str) -> str | None:
 
 def _check_socket(address: Address, found: Entry) -> None:
     try:
-        owner = os.stat(address.host).st_uid
+        found_there = os.stat(address.host)
     except OSError:
+        found_there = None
+    # One error for both: an administrator could ask for any file, and learn which are there.
+    if found_there is None or not stat.S_ISSOCK(found_there.st_mode):
         raise EngineError(
             f"there is no socket {address.host}", "Start the server, for instance with: mindful engine."
-        ) from None
+        )
     # Where it is down, whoever may write in the directory could listen in its place.
-    if not found.listed and owner not in (os.geteuid(), 0):
+    if not found.listed and found_there.st_uid not in (os.geteuid(), 0):
         raise AddressError(
             f"the socket {address.host} belongs to another operating system user",
             f"Run the engine as the user of the database server, or list the address in the file {SERVERS}.",
