@@ -154,6 +154,11 @@ drop function _mindful.attachment_write(text, text[], text[]);
 -- include sql/memory/attach.sql _mindful.attachment_delete
 -- include sql/memory/attach.sql _mindful.row_parts
 -- include sql/memory/attach.sql _mindful.attachment_write
+-- include sql/memory/attach.sql _mindful.attachment_expression
+-- include sql/memory/attach.sql _mindful.attachment_check
+-- include sql/memory/attach.sql _mindful.attachment_key
+-- include sql/memory/attach.sql _mindful.attachment_batches
+-- include sql/memory/attach.sql _mindful.attachment_trigger_create
 -- include sql/memory/attach.sql memory_attach
 -- include sql/memory/attach.sql _mindful.attachment_tenant_insert
 -- include sql/memory/attach.sql _mindful.attachment_clear
@@ -311,9 +316,6 @@ comment on column tenant_claim.claim is
 -- include sql/models/registry.sql model_unregister
 -- include sql/models/registry.sql model_fallback_set
 -- include sql/memory/queue.sql embedding_replica_set
--- include sql/memory/attach.sql _mindful.attachment_expression
--- include sql/memory/attach.sql memory_attach
--- include sql/memory/attach.sql memory_detach
 do $do$
 declare
     attached regprocedure;

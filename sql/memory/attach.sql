@@ -172,61 +172,17 @@ comment on function _mindful.attachment_expression(text, text, regclass, boolean
 'Raises the error of an argument of memory_attach that is not an SQL expression over one row of the table.
 gives_json: an expression of another type than json, jsonb or a literal raises 42804.';
 
-create function memory_attach(
-    relation regclass,
-    content text,
-    mode text default 'sync',
-    metadata text default null,
-    tenant text default null
-) returns bigint
+create function _mindful.attachment_check(relation regclass, content text, mode text, metadata text, tenant text) returns void
 language plpgsql volatile parallel unsafe security invoker
 set search_path = pg_catalog, mindful, pg_temp
-set timezone = 'UTC'
-set datestyle = 'ISO'
-set intervalstyle = 'postgres'
-set extra_float_digits = 1
-set bytea_output = 'hex'
-set array_nulls = on
-set quote_all_identifiers = off
-set standard_conforming_strings = on
-set transform_null_equals = off
-set xmlbinary = 'base64'
-set xmloption = 'content'
-set gin_fuzzy_search_limit = 0
-set client_min_messages = warning
-set mindful.embedding_mode = ''
 as $$
 declare
     target pg_class := (select c from pg_class c where c.oid = relation);
     schema_name name := (select n.nspname from pg_namespace n where n.oid = target.relnamespace);
     full_name text := _mindful.relation_name(relation);
-    function_name text := format('remember_%s', md5(full_name));
-    dropped regclass;
-    key text;
-    body text;
-    event text;
-    rows text;
-    batches text := 'select tenant, array_agg(key), array_agg(content), array_agg(metadata)
-        from (select r.*, row_number() over () as n from (%s) r) s
-        where tenant is not null
-        group by tenant, n / 1000';
-    row_tenant text;
-    keys text[];
-    contents text[];
-    metadatas jsonb[];
-    remembered bigint := 0;
-    outer_tenant text;
 begin
-    perform _mindful.writable();
     perform _mindful.text_argument('content', content);
     perform _mindful.text_argument('metadata', coalesce(metadata, 'x')), _mindful.text_argument('tenant', coalesce(tenant, 'x'));
-    -- Tables that were dropped while they were attached.
-    for dropped in
-        select a.relation from mindful.attachment a
-        where a.tenant = _mindful.tenant() and not exists (select from pg_class c where c.oid = a.relation)
-    loop
-        perform mindful.memory_detach(dropped);
-    end loop;
     if relation is null then
         perform _mindful.raise('22004', 'relation is null', 'Name a table.');
     elsif target.relkind <> 'r' then
@@ -250,11 +206,23 @@ begin
             'Modes are sync and async.');
     elsif exists (
         select from mindful.attachment a
-        where a.tenant = _mindful.tenant() and (a.relation = memory_attach.relation or a.source = full_name)
+        where a.tenant = _mindful.tenant() and (a.relation = attachment_check.relation or a.source = full_name)
     ) then
         perform _mindful.raise('42710', format('%s is attached already', full_name),
             format('Detach it first: SELECT memory_detach(%L).', full_name));
     end if;
+end
+$$;
+comment on function _mindful.attachment_check(regclass, text, text, text, text) is
+'Raises the errors of memory_attach that are known before its expressions are tried.';
+
+create function _mindful.attachment_key(relation regclass) returns text
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    key text;
+begin
     select case count(*)
         when 1 then min(format('r.%I::text', a.attname))
         else format('array[%s]::text', string_agg(format('r.%I::text', a.attname), ', ' order by k.position))
@@ -264,18 +232,39 @@ begin
     join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attribute
     where i.indrelid = relation and i.indisprimary;
     if key is null or key = 'array[]::text' then
-        perform _mindful.raise('42P16', format('%s has no primary key', full_name),
+        perform _mindful.raise('42P16', format('%s has no primary key', _mindful.relation_name(relation)),
             'Add one: a memory follows its row by it.');
     end if;
-    perform _mindful.attachment_expression('content', content, relation, false);
-    perform _mindful.attachment_expression('metadata', coalesce(metadata, 'null'), relation, true);
-    perform _mindful.attachment_expression('tenant', coalesce(tenant, 'null'), relation, false);
+    return key;
+end
+$$;
+comment on function _mindful.attachment_key(regclass) is
+'Returns the SQL expression over a row r of a table that gives its primary key as text. Error 42P16: it has none.';
 
+create function _mindful.attachment_batches(rows text) returns text
+language sql immutable parallel safe security invoker
+begin atomic
+    select pg_catalog.format('select tenant, array_agg(key), array_agg(content), array_agg(metadata)
+        from (select r.*, row_number() over () as n from (%s) r) s
+        where tenant is not null
+        group by tenant, n / 1000', rows);
+end;
+comment on function _mindful.attachment_batches(text) is
+'Returns a query that gathers the rows of a query (key, content, metadata, tenant) into arrays, by tenant, about 1000 rows each.';
+
+create function _mindful.attachment_trigger_create(relation regclass, mode text, rows text, has_metadata boolean) returns regprocedure
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+as $$
+declare
+    full_name text := _mindful.relation_name(relation);
+    schema_name name := (parse_ident(full_name))[1];
+    function_name text := format('remember_%s', md5(full_name));
+    body text;
+    event text;
+begin
     -- The function runs as the table's owner, whoever changes its rows, so all its memories have one tenant; and the
     -- owner answers for the expression. Nothing of the table's schema is on its path, where others may create.
-    -- Keys, texts, metadata and tenants of a relation's rows.
-    rows := format(E'select %s as key, (%s\n)::text as content, (%s\n)::jsonb as metadata, (%s\n)::text as tenant from ',
-        key, content, coalesce(metadata, 'null'), coalesce(tenant, quote_literal(_mindful.tenant_required())));
     body := format($body$
         #variable_conflict use_column
         declare
@@ -283,7 +272,7 @@ begin
             keys text[];
             contents text[];
             metadata jsonb[];
-            -- Whoever writes may have set another tenant, which would be believed if the owner is an application. Only a
+            -- The writer may have set another tenant, which counts if the owner is an application. Only a
             -- superuser could name these settings in a SET clause, which would restore them.
             outer_tenant text := _mindful.tenant_switch(%1$L);
             outer_mode text := coalesce(current_setting('mindful.embedding_mode', true), '');
@@ -344,7 +333,7 @@ begin
             return null;
         end
         $body$, _mindful.tenant_required(), mode, full_name, rows || 'old_rows r', rows || 'new_rows r',
-        case when metadata is null then 'null' else 'metadata' end, format(batches, rows || 'new_rows r'));
+        case when has_metadata then 'metadata' else 'null' end, _mindful.attachment_batches(rows || 'new_rows r'));
     -- A row's key and text must read the same in every session. Plans would show writers what they may not read.
     execute format($create$
         create function %I.%I() returns trigger
@@ -380,16 +369,74 @@ begin
         'remember_deleted after delete on %1$s referencing old table as old_rows',
         'remember_truncated after truncate on %1$s'
     ] loop
-        -- A restored row comes with its memory: pg_dump's scripts turn row_security off. Nobody but the owner, and
-        -- who has the owner's rights, keeps the triggers still in this way.
+        -- A restored row comes with its memory: pg_dump's scripts turn row_security off. Only roles
+        -- with the owner's rights can keep the triggers from firing in this way.
         execute format('create trigger ' || event || $call$ for each statement
             when (pg_catalog.current_setting('row_security') = 'on' or not pg_catalog.pg_has_role(%4$L, 'usage'))
             execute function %2$I.%3$I()$call$, full_name, schema_name, function_name, current_user);
     end loop;
+    return format('%I.%I()', schema_name, function_name)::regprocedure;
+end
+$$;
+comment on function _mindful.attachment_trigger_create(regclass, text, text, boolean) is
+'Creates the triggers of an attached table and their function, and returns the function. rows is a query of key, content, metadata and tenant that ends before the name of a relation.';
+
+create function memory_attach(
+    relation regclass,
+    content text,
+    mode text default 'sync',
+    metadata text default null,
+    tenant text default null
+) returns bigint
+language plpgsql volatile parallel unsafe security invoker
+set search_path = pg_catalog, mindful, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO'
+set intervalstyle = 'postgres'
+set extra_float_digits = 1
+set bytea_output = 'hex'
+set array_nulls = on
+set quote_all_identifiers = off
+set standard_conforming_strings = on
+set transform_null_equals = off
+set xmlbinary = 'base64'
+set xmloption = 'content'
+set gin_fuzzy_search_limit = 0
+set client_min_messages = warning
+set mindful.embedding_mode = ''
+as $$
+declare
+    full_name text := _mindful.relation_name(relation);
+    dropped regclass;
+    rows text;
+    remember regprocedure;
+    row_tenant text;
+    keys text[];
+    contents text[];
+    metadatas jsonb[];
+    remembered bigint := 0;
+    outer_tenant text;
+begin
+    perform _mindful.writable();
+    -- Tables that were dropped while they were attached.
+    for dropped in
+        select a.relation from mindful.attachment a
+        where a.tenant = _mindful.tenant() and not exists (select from pg_class c where c.oid = a.relation)
+    loop
+        perform mindful.memory_detach(dropped);
+    end loop;
+    perform _mindful.attachment_check(relation, content, mode, metadata, tenant);
+    -- Keys, texts, metadata and tenants of a relation's rows.
+    rows := format(E'select %s as key, (%s\n)::text as content, (%s\n)::jsonb as metadata, (%s\n)::text as tenant from ',
+        _mindful.attachment_key(relation), content, coalesce(metadata, 'null'), coalesce(tenant, quote_literal(_mindful.tenant_required())));
+    perform _mindful.attachment_expression('content', content, relation, false);
+    perform _mindful.attachment_expression('metadata', coalesce(metadata, 'null'), relation, true);
+    perform _mindful.attachment_expression('tenant', coalesce(tenant, 'null'), relation, false);
+    remember := _mindful.attachment_trigger_create(relation, mode, rows, metadata is not null);
     insert into mindful.attachment (relation, source, content, mode, metadata, row_tenant)
     values (relation, full_name, content, mode, metadata, tenant);
     perform set_config('mindful.embedding_mode', mode, true);
-    for row_tenant, keys, contents, metadatas in execute format(batches, rows || full_name || ' r') loop
+    for row_tenant, keys, contents, metadatas in execute _mindful.attachment_batches(rows || full_name || ' r') loop
         perform _mindful.attachment_tenant_insert(relation, row_tenant);
         outer_tenant := _mindful.tenant_switch(row_tenant);
         perform _mindful.attachment_write(full_name, keys, contents, case when metadata is not null then metadatas end);
@@ -400,8 +447,8 @@ begin
     -- Last, for it locks the table from readers, and the extension, until the transaction ends.
     perform _mindful.lock_briefly(format('%s or the extension mindful', full_name), (
         select string_agg(format('alter trigger %I on %s depends on extension mindful; ', t.tgname, full_name), '')
-            || format('alter function %I.%I() depends on extension mindful', schema_name, function_name)
-        from pg_trigger t where t.tgrelid = relation and t.tgfoid = format('%I.%I()', schema_name, function_name)::regprocedure
+            || format('alter function %s depends on extension mindful', remember)
+        from pg_trigger t where t.tgrelid = relation and t.tgfoid = remember
     ));
     return remembered;
 end

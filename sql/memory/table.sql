@@ -93,7 +93,7 @@ create table memory_term (
 create index memory_term_sample on memory_term (tenant, lexeme) where hashint8(id) & 31 = 0;
 comment on table memory_term is 'Which memory holds which lexeme, how often, and how many lexemes it has in all.';
 
--- Writers never wait for one another: each adds to a row that nobody else is adding to, or to a new one.
+-- Writers never wait for one another: each adds to a row that no other transaction is changing, or to a new one.
 create table memory_count (
     tenant text not null default _mindful.tenant(),
     shard bigint generated always as identity,
