@@ -172,7 +172,7 @@ def patient(cluster: Cluster, seeded: str, roles: Mapping[str, str]) -> Iterator
 
 
 def test_every_function_has_an_entry(ana: psycopg.Connection) -> None:
-    """Calls a function that nobody has thought of."""
+    """Calls a function that no attack covers."""
     assert set(functions(ana)) == set(ARGUMENTS), NO_ENTRY
     assert set(internals(ana)) == set(INTERNAL), NO_ENTRY
 

@@ -39,7 +39,7 @@ def test_no_relation_can_be_locked(role: str, connect: Connect, db: psycopg.Conn
 
 
 def test_no_right_that_locks_is_granted_on_a_table(db: psycopg.Connection) -> None:
-    """Locks a table by a right that somebody granted without thought of it."""
+    """Locks a table by a right that an administrator granted for another purpose."""
     rights = """
         select c.oid::regclass::text, r.name, w.name
         from pg_class c

@@ -79,14 +79,14 @@ def test_plans_of_attached_tables(
 
 
 def test_settings_forged_without_row_security(bob: psycopg.Connection) -> None:
-    """Turns row_security off within a statement, to write a setting as somebody else, unchecked."""
+    """Turns row_security off within a statement, to write a setting of another tenant, unchecked."""
     with fails("42501", hint=None):
         bob.execute(FORGE.format(tenant="current_user", scope="user", key="chat_tools").encode())
     assert one(bob, "select count(*) from setting") == 0
 
 
 def test_retention_without_confirmation(ana: psycopg.Connection, admin: psycopg.Connection) -> None:
-    """Turns row_security off within a statement, to set a retention for all unconfirmed, as somebody else."""
+    """Turns row_security off within a statement, to set an unconfirmed retention for all tenants, as another tenant."""
     ana.execute("insert into memory (content, created_at) values (%s, '2020-01-01')", (SECRET,))
     with fails("42501", hint=None):
         admin.execute(FORGE.format(tenant="''", scope="global", key="retention_fact_days").encode())

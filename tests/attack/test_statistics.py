@@ -116,7 +116,7 @@ def test_no_estimate_depends_on_a_guess(analyzed: psycopg.Connection, db: psycop
 
 
 def test_analyze_leaves_nothing(analyzed: psycopg.Connection, db: psycopg.Connection) -> None:
-    """Reads histograms and most common values where somebody has asked for statistics."""
+    """Reads histograms and most common values where an administrator has created statistics."""
     db.execute("create statistics mindful.asked (dependencies, mcv) on kind, role, source from memory")
     db.execute("analyze")
     assert db.execute(STATISTICS).fetchall() == []

@@ -108,7 +108,7 @@ def test_a_tool_planted_for_a_superuser(application: psycopg.Connection, db: psy
 
 
 def test_a_tool_of_a_superuser(db: psycopg.Connection, ana: psycopg.Connection) -> None:
-    """Has a superuser's chat run a tool, his own or one that was written into the table for him."""
+    """Has a superuser's chat run a tool, registered by the superuser or written into the table by another role."""
     function = make(db)
     with fails("42501"):
         register(db, function)
