@@ -177,6 +177,22 @@ def test_a_database_that_goes_away_is_waited_for(
     wait_until(lambda: service.post(CHAT, BODY).status_code == 200)
 
 
+def test_a_restart_of_the_database_costs_no_request(start: Start, db: psycopg.Connection) -> None:
+    service = start(
+        "--keys", "--queue-seconds", "3"
+    )  # by waiting, the pool would try five connections of eight
+    opened = "from pg_stat_activity where application_name = 'mindful_serve' and datname = current_database()"
+    with ThreadPoolExecutor(8) as pool:
+        wait_until(
+            lambda: (
+                list(pool.map(lambda _: service.post(CHAT, BODY), range(8)))
+                and one(db, f"select count(*) {opened}") == 10
+            )
+        )
+    db.execute(f"select pg_terminate_backend(pid) {opened}".encode())
+    assert service.post(CHAT, BODY).status_code == 200
+
+
 @pytest.mark.shares
 async def test_many_streams_at_once_end_or_are_sent_away(start: Start) -> None:
     service = start("--keys", "--connections", "2", "--queue-seconds", "60")
