@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, LiteralString, TypeVar
+from uuid import UUID
 
 import psycopg
 from mindful_client import AsyncClient, AsyncPartitions
@@ -60,6 +61,8 @@ class Database:
         self._pools = {self._short, self._long, self._reads}
         self._partitions = AsyncPartitions(settings.stream_dsn)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.answering: set[tuple[str | None, UUID]] = set()
+        """Tenants' sessions in which a response is being made."""
 
     async def open(self) -> None:
         """Start the pools; the database need not be there yet."""
