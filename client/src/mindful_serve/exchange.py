@@ -128,7 +128,7 @@ def checked(model: type[B], value: Any) -> B:
     if not isinstance(value, dict):
         raise ApiError(400, "the body must be a JSON object")
     try:
-        return model.model_validate({key: one for key, one in value.items() if one is not None}, strict=True)
+        return model.model_validate(value, strict=True)
     except ValidationError as error:
         first = _first(error.errors(include_url=False, include_input=False))
         param = ".".join(str(part) for part in first["loc"] if _is_member(part)) or None
