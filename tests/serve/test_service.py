@@ -23,6 +23,7 @@ from serve.conftest import ASK, BODY, BUSY, CHAT, Service, Start, served, wait_u
 from support import GENERATOR, SCRIPTED_GENERATOR
 from support.clock import Deadline, within
 from support.command import Command
+from support.models import register_once
 from support.pooler import pgbouncer
 from support.query import one
 
@@ -115,6 +116,14 @@ def test_health_and_figures_need_no_key_and_name_no_tenant(service: Service) -> 
     assert 'mindful_serve_requests_total{path="/v1/chat/completions",status="200"} 1' in figures
     assert 'mindful_serve_tokens_total{kind="completion"} 6' in figures
     assert "customer-7" not in figures
+
+
+def test_a_stream_that_fails_counts_as_failed(service: Service, admin: psycopg.Connection) -> None:
+    model = register_once(admin, "fails-1", "generator", "scripted", fails_after=1)
+    with pytest.raises(openai.APIError):
+        list(service.client().chat.completions.create(model=model, messages=ASK, stream=True))  # type: ignore[arg-type]
+    figures = service.http.get("/metrics").text
+    assert 'mindful_serve_requests_total{path="/v1/chat/completions",status="500"} 1' in figures
 
 
 @pytest.mark.shares

@@ -70,6 +70,7 @@ class Exchange:
                     yield event
             except (ApiError, MindfulError) as error:
                 shown = error if isinstance(error, ApiError) else api_error(error)
+                self.note(status=shown.status)  # the client got 200 before the first event
                 yield data(shown.body)
 
         return _Events(pump, body(), sep="\n", ping=15, send_timeout=self.settings.read_s)
