@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
@@ -24,6 +25,8 @@ INPUT: list[Any] = [
     {"role": "assistant", "content": "A good name."},
     {"role": "user", "content": "What is the capital of France?"},
 ]
+CHATTING = """select count(*) from pg_stat_activity
+    where datname = current_database() and wait_event_type = 'Lock' and query ~* 'llm_chat|^fetch'"""
 
 
 @pytest.mark.shares
@@ -151,18 +154,46 @@ def test_a_client_that_goes_away_leaves_no_messages(
     host, port = service.url.removeprefix("http://").split(":")
     head = f"POST /v1/responses HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
     head += f"authorization: Bearer {service.key}\r\ncontent-length: {len(content)}\r\n\r\n"
-    chatting = """select count(*) from pg_stat_activity
-        where datname = current_database() and wait_event_type = 'Lock' and query ~* 'llm_chat|^fetch'"""
     holder = connect()
     with holder.transaction():
         holder.execute("lock table mindful.decision in access exclusive mode")  # a chat waits, and no insert
         with socket.create_connection((host, int(port))) as connection:
             connection.sendall(head.encode() + content)
-            wait_until(lambda: one(db, chatting) == 1)
+            wait_until(lambda: one(db, CHATTING) == 1)
             assert one(db, "select count(*) from memory") == 2
-        wait_until(lambda: one(db, chatting) == 0)
+        wait_until(lambda: one(db, CHATTING) == 0)
     wait_until(lambda: one(db, "select count(*) from memory") == 0)
     wait_until(lambda: one(db, "select count(*) from session") == 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_conversation_gets_one_response_at_a_time(
+    service: Service, other_key: str, connect: Connect, db: psycopg.Connection, stream: bool
+) -> None:
+    client = service.client()
+    begun = client.responses.create(model=MODEL, input="Good morning.")
+    assert begun.conversation is not None
+    places: list[Any] = [{"previous_response_id": begun.id}, {"conversation": begun.conversation.id}]
+    holder = connect()
+    with ThreadPoolExecutor(1) as pool:
+        with holder.transaction():
+            holder.execute(
+                "lock table mindful.decision in access exclusive mode"
+            )  # a chat waits, and no insert
+            body = {"model": MODEL, "input": INPUT, "stream": stream, **places[0]}
+            first = pool.submit(service.post, "/v1/responses", body)
+            wait_until(lambda: one(db, CHATTING) == 1)
+            for place in places:
+                with pytest.raises(openai.ConflictError) as refused:
+                    client.responses.create(model=MODEL, input="Go on.", stream=stream, **place)
+                assert refused.value.code == "conversation_locked"
+                with pytest.raises(openai.NotFoundError):
+                    service.client(other_key).responses.create(model=MODEL, input="Go on.", **place)
+        assert first.result().status_code == 200
+    client.responses.create(model=MODEL, input="Go on.", **places[1])
+    assert one(db, "select array_agg(content order by turn) from memory where role = 'user'") == [
+        *("Good morning.", INPUT[0]["content"], INPUT[2]["content"], "Go on.")
+    ]
 
 
 def test_a_long_message_before_a_question_is_stored_in_parts(service: Service) -> None:

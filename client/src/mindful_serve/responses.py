@@ -6,9 +6,10 @@ import asyncio
 import re
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, LiteralString
 from uuid import UUID
 
 from mindful_client.errors import MindfulError
@@ -103,13 +104,17 @@ async def _forgotten(exchange: Exchange, body: ResponseRequest, messages: list[d
 async def _kept(exchange: Exchange, body: ResponseRequest, messages: list[dict[str, Any]]) -> Response:
     told, question = _parted(messages)
     client = exchange.database.client(exchange.caller.tenant)
-    session_id, turn = await _session(exchange, body)
     arguments = memory.arguments_of(exchange, body, body.max_output_tokens)
     if not body.model.startswith(MEMORY):
         arguments["memories"] = 0
+    place = _place(body)
 
-    def begun() -> AbstractAsyncContextManager[tuple[UUID, str]]:
-        return _begun(exchange, session_id, turn, body.instructions, told)
+    @asynccontextmanager
+    async def begun() -> AsyncIterator[tuple[UUID, str]]:
+        with _alone(exchange, place):
+            session_id, turn = await _session(exchange, body, place)
+            async with _begun(exchange, session_id, turn, body.instructions, told) as names:
+                yield names
 
     if body.stream:
         events = _KeptEvents(exchange, body)
@@ -195,8 +200,18 @@ def _parted(messages: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
     return [one for one in before if one["content"].strip()], last["content"]
 
 
-async def _session(exchange: Exchange, body: ResponseRequest) -> tuple[UUID | None, int]:
-    """Return the session that a body continues and its last turn, or None for a new one."""
+@dataclass(frozen=True)
+class _Place:
+    """What a body continues: a response or a conversation."""
+
+    param: str
+    given: str
+    sql: LiteralString
+    parameters: dict[str, Any]
+
+
+def _place(body: ResponseRequest) -> _Place | None:
+    """Return what a body continues, None for a new session."""
     given, param = body.previous_response_id, "previous_response_id"
     if body.conversation is not None:
         if given is not None:
@@ -204,15 +219,47 @@ async def _session(exchange: Exchange, body: ResponseRequest) -> tuple[UUID | No
         param = "conversation"
         given = body.conversation if isinstance(body.conversation, str) else body.conversation.id
     if given is None:
+        return None
+    parameters = conversation_of(given) if param == "conversation" else place_of(given)
+    if parameters is None:
+        raise _missing(param, given)
+    return _Place(param, given, _CONVERSATION if param == "conversation" else _RESPONSE, parameters)
+
+
+def _missing(param: str, given: str) -> ApiError:
+    return ApiError(404, f"there is no {param} {given!r}", code="not_found", param=param)
+
+
+@contextmanager
+def _alone(exchange: Exchange, place: _Place | None) -> Iterator[None]:
+    """Refuse a second answer in a session: both would have one id, which is that of the turn that comes next."""
+    if place is None:
+        yield
+        return
+    answering = exchange.database.answering
+    key = (exchange.caller.tenant, place.parameters["session_id"])
+    if key in answering:
+        message = "another request is being answered in this conversation: send this one again later"
+        raise ApiError(409, message, code="conversation_locked", param=place.param)
+    answering.add(key)
+    try:
+        yield
+    finally:
+        answering.remove(key)
+
+
+async def _session(
+    exchange: Exchange, body: ResponseRequest, place: _Place | None
+) -> tuple[UUID | None, int]:
+    """Return the session that a body continues and its last turn, or None for a new one."""
+    if place is None:
         return None, 0
-    place = conversation_of(given) if param == "conversation" else place_of(given)
-    sql = _CONVERSATION if param == "conversation" else _RESPONSE
-    rows = await exchange.database.rows(exchange.caller.tenant, sql, place) if place else []
+    rows = await exchange.database.rows(exchange.caller.tenant, place.sql, place.parameters)
     if not rows:
-        raise ApiError(404, f"there is no {param} {given!r}", code="not_found", param=param)
+        raise _missing(place.param, place.given)
     if not rows[0]["is_last"]:
         message = "the conversation went on after this response: give the id of its last one"
-        raise ApiError(400, message, code="unsupported_value", param=param)
+        raise ApiError(400, message, code="unsupported_value", param=place.param)
     if body.instructions not in (None, rows[0]["system_prompt"]):
         message = "the instructions of a conversation are those that it began with"
         raise ApiError(400, message, code="unsupported_value", param="instructions")
