@@ -129,6 +129,22 @@ def test_a_response_that_failed_leaves_nothing_and_is_tried_again(
     assert client.responses.retrieve(again.id).output_text == again.output_text
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("shown", [0, 1])
+def test_a_chat_that_failed_leaves_no_session(
+    service: Service, admin: psycopg.Connection, db: psycopg.Connection, stream: bool, shown: int
+) -> None:
+    """The model fails before or after the first word is shown."""
+    model = f"mindful/{register_once(admin, f'fails-{shown}', 'generator', 'scripted', fails_after=shown)}"
+    question: Any = {"role": "user", "content": "What is the capital of France?"}
+    prompt: Any = {"role": "system", "content": "Be brief."}
+    for messages in ([question], [prompt, question]):
+        with pytest.raises(openai.APIError):
+            list(service.client().chat.completions.create(model=model, messages=messages, stream=stream))
+    assert one(db, "select count(*) from session") == 0
+    assert one(db, "select count(*) from memory") == 0
+
+
 def test_messages_that_got_no_reply_do_not_end_a_conversation(
     service: Service, db: psycopg.Connection
 ) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, LiteralString
 from uuid import UUID
 
-from mindful_client.errors import MindfulError
 from mindful_client.types import CompletionPiece
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
@@ -52,12 +50,6 @@ _STORED = """
     select min(m.turn) as first, max(m.turn + coalesce((m.metadata ->> 'parts')::integer, 1) - 1) as last
     from mindful.memory m
     where m.session_id = %(session_id)s and m.id = any (%(ids)s::bigint[])
-"""
-_UNANSWERED = """
-    select coalesce(array_agg(m.id), '{}') as ids
-    from mindful.memory m
-    where m.session_id = %(session_id)s and m.turn between %(first)s and %(last)s
-    having not exists (select from mindful.memory l where l.session_id = %(session_id)s and l.turn > %(last)s)
 """
 
 
@@ -171,24 +163,8 @@ async def _begun(
         yield session_id, f"{_ID}{session_id.hex}_{last + 1}"
     except BaseException:
         if session_id is not None:
-            work = _undo(exchange, session_id, is_new, first, last)
-            task = await exchange.database.run(work, short=True)
-            # The first error is the one to show.
-            with suppress(ApiError, MindfulError):
-                await asyncio.shield(task)
+            await memory.undo(exchange.database, exchange.caller, session_id, is_new, first, last)
         raise
-
-
-async def _undo(exchange: Exchange, session_id: UUID, is_new: bool, first: int, last: int) -> None:
-    """Forget the turns before a question, or their session if it is new, unless a reply follows."""
-    tenant = exchange.caller.tenant
-    client = exchange.database.client(tenant, short=True)
-    place = {"session_id": session_id, "first": first, "last": last}
-    for row in await exchange.database.rows(tenant, _UNANSWERED, place):
-        if is_new:
-            await client.session_delete(session_id)
-        elif row["ids"]:
-            await client.memory_forget(ids=row["ids"])
 
 
 def _parted(messages: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
