@@ -78,6 +78,20 @@ def test_a_conversation_is_listed_in_pages_and_deleted(service: Service, db: psy
         client.conversations.retrieve(talk.id)
 
 
+def test_no_time_is_later_than_it_was(service: Service, db: psycopg.Connection) -> None:
+    client = service.client()
+    made = client.responses.create(model=MODEL, input=INPUT)
+    assert made.conversation is not None
+    for table in ("session", "memory", "model"):
+        db.execute(f"update mindful.{table} set created_at = to_timestamp(1767225600.9)".encode())
+    for shown in (
+        client.responses.retrieve(made.id).created_at,
+        client.conversations.retrieve(made.conversation.id).created_at,
+        client.models.retrieve(MODEL).created,
+    ):
+        assert shown == 1767225600
+
+
 def test_another_key_neither_reads_nor_deletes_them(
     service: Service, other_key: str, db: psycopg.Connection
 ) -> None:
