@@ -11,7 +11,8 @@ from mindful_serve.chunks import usage_of
 from mindful_serve.errors import ApiError
 from mindful_serve.exchange import Exchange
 from mindful_serve.requests import ResponseRequest
-from mindful_serve.responses import Shown, conversation_of, place_of
+from mindful_serve.responses import conversation_of, place_of
+from mindful_serve.shown import Shown
 
 _MOST_ITEMS = 100
 # The reply to a turn, with what its generation cost where that is recorded.
