@@ -186,6 +186,19 @@ def test_a_database_that_goes_away_is_waited_for(
     wait_until(lambda: service.post(CHAT, BODY).status_code == 200)
 
 
+def test_a_database_without_the_extension_is_told_what_to_do(
+    service: Service, db: psycopg.Connection
+) -> None:
+    for statement, hint in (
+        ("drop extension mindful cascade", "differ in version"),
+        ("drop schema mindful cascade", "CREATE EXTENSION mindful"),
+    ):
+        db.execute(statement.encode())
+        for answer in (service.get("/v1/models"), service.post("/mcp", {})):
+            assert answer.status_code == 503
+            assert hint in answer.json()["error"]["message"]
+
+
 def test_a_restart_of_the_database_costs_no_request(start: Start, db: psycopg.Connection) -> None:
     service = start(
         "--keys", "--queue-seconds", "3"

@@ -78,6 +78,20 @@ def test_a_conversation_is_listed_in_pages_and_deleted(service: Service, db: psy
         client.conversations.retrieve(talk.id)
 
 
+def test_no_time_is_later_than_it_was(service: Service, db: psycopg.Connection) -> None:
+    client = service.client()
+    made = client.responses.create(model=MODEL, input=INPUT)
+    assert made.conversation is not None
+    for table in ("session", "memory", "model"):
+        db.execute(f"update mindful.{table} set created_at = to_timestamp(1767225600.9)".encode())
+    for shown in (
+        client.responses.retrieve(made.id).created_at,
+        client.conversations.retrieve(made.conversation.id).created_at,
+        client.models.retrieve(MODEL).created,
+    ):
+        assert shown == 1767225600
+
+
 def test_another_key_neither_reads_nor_deletes_them(
     service: Service, other_key: str, db: psycopg.Connection
 ) -> None:
@@ -127,6 +141,22 @@ def test_a_response_that_failed_leaves_nothing_and_is_tried_again(
         *("user", "assistant", "user", "assistant"),
     ]
     assert client.responses.retrieve(again.id).output_text == again.output_text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("shown", [0, 1])
+def test_a_chat_that_failed_leaves_no_session(
+    service: Service, admin: psycopg.Connection, db: psycopg.Connection, stream: bool, shown: int
+) -> None:
+    """The model fails before or after the first word is shown."""
+    model = f"mindful/{register_once(admin, f'fails-{shown}', 'generator', 'scripted', fails_after=shown)}"
+    question: Any = {"role": "user", "content": "What is the capital of France?"}
+    prompt: Any = {"role": "system", "content": "Be brief."}
+    for messages in ([question], [prompt, question]):
+        with pytest.raises(openai.APIError):
+            list(service.client().chat.completions.create(model=model, messages=messages, stream=stream))
+    assert one(db, "select count(*) from session") == 0
+    assert one(db, "select count(*) from memory") == 0
 
 
 def test_messages_that_got_no_reply_do_not_end_a_conversation(
