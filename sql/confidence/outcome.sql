@@ -153,7 +153,7 @@ begin atomic
     select not (action = 'abstain' and signals = '{}');
 end;
 comment on function _mindful.is_answered(text, jsonb) is
-'Whether the model was asked for a reply. If not, the reply has no signals, and its label tells nothing of the model.';
+'Whether the model was asked for a reply. If not, the reply has no signals, and its label is not evidence about the model.';
 
 create function _mindful.labeled(model text, ways text[], second_model text, with_memory boolean, signal_tier integer)
 returns table (

@@ -32,7 +32,7 @@ begin atomic
         and assistant_change.scope = any (array['user', 'session']);
 end;
 comment on function _mindful.assistant_change(text, jsonb, text, uuid, text, bigint) is
-'Changes a setting as a message of the user''s has asked the assistant to, for the reason of these words; nothing but settings that have a prompt.';
+'Changes a setting at the request of a user''s message, whose words become the reason. Only settings with a prompt can be changed.';
 
 create function setting_undo(change_id bigint) returns jsonb
 language plpgsql volatile parallel unsafe security invoker

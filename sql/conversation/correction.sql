@@ -12,7 +12,7 @@ begin atomic
     ) t;
 end;
 comment on function _mindful.said_next(uuid, integer) is
-'Returns the user''s messages among the eight turns after a turn, in order; "?" stands for a turn of another role that ends with a question. NULL if there are none.';
+'Returns the user''s messages among the eight turns after a turn, in order. "?" stands for a turn of another role that ends with a question. NULL if there are none.';
 
 create function _mindful.said_before(session_id uuid, turn integer) returns table (id bigint, turn integer, role text, content text)
 language sql stable parallel safe security invoker rows 8

@@ -77,7 +77,7 @@ begin
 end
 $$;
 comment on function _mindful.message_parts(text, text) is
-'Returns a message of at most 262144 bytes as it is, and a longer one in parts of at most 8192 characters that end at a line or word, so that recall finds each part and a prompt can show it. Errors: 22004 (NULL), 22023 (empty), 54000 (more than 4194304 bytes).';
+'Returns a message in parts: one if it has at most 262144 bytes, else parts of at most 8192 characters. Parts end at a line or word. Recall finds each part, and a prompt can show it. Errors: 22004 (NULL), 22023 (empty), 54000 (more than 4194304 bytes).';
 
 create function message_insert_many(session_id uuid, messages jsonb) returns setof bigint
 language plpgsql volatile parallel unsafe security invoker

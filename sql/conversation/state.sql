@@ -162,7 +162,7 @@ exception
 end
 $$;
 comment on function _mindful.kv_state_write(uuid, uuid, text, integer, text, integer[], bytea, bytea) is
-'Keeps the state of one part of a conversation in place of all from its position on, and tells whether it did; a failure is a warning.';
+'Stores the state of one part of a conversation, and returns whether it did. It replaces all states from its position on. A failure is a warning.';
 
 create function _mindful.kv_state_evict() returns bigint
 language sql volatile parallel unsafe security definer

@@ -33,7 +33,7 @@ begin atomic
         and fact.valid_from is null and fact.valid_to is null;
 end;
 comment on function _mindful.memory_joinable(memory) is
-'Whether a memory can be one with another: a fact that no source keeps, and that is true for ever as far as is known.';
+'Returns whether a memory can be joined with another: a fact without a source and without an end of validity.';
 
 create function _mindful.memory_near(fact memory, later bigint[]) returns bigint
 language plpgsql stable parallel restricted security invoker
@@ -72,7 +72,7 @@ begin
 end
 $$;
 comment on function _mindful.memory_near(memory, bigint[]) is
-'The fact nearest to a given one by the default embedder that the setting memory_duplicate_similarity takes for the same; it holds the metadata of the given one, and is none of those of the array.';
+'Returns the nearest fact, by the default embedder, that is similar enough to a given one (memory_duplicate_similarity). Its metadata contain those of the given one. Facts of the array are left out.';
 
 create function _mindful.memory_same(fact memory, later bigint[]) returns bigint
 language sql stable parallel safe security invoker
@@ -84,7 +84,7 @@ begin atomic
         and m.id <> all (later) and m.metadata @> fact.metadata and _mindful.memory_joinable(m);
 end;
 comment on function _mindful.memory_same(memory, bigint[]) is
-'The oldest fact with the text of a given one; it holds the metadata of the given one, and is none of those of the array.';
+'Returns the oldest fact with the text of a given one. Its metadata contain those of the given one. Facts of the array are left out.';
 
 create function _mindful.memory_repeat(id bigint) returns void
 language sql volatile parallel unsafe security invoker
@@ -162,7 +162,7 @@ begin
 end
 $$;
 comment on function _mindful.memory_join(bigint[], boolean) is
-'Joins facts that have just been written with those that were there, which are counted and get their evidence, and returns the ids that stay, one for each.';
+'Joins new facts with those that exist, and returns for each the id that stays. The existing facts are counted as used and get the evidence of the new ones.';
 
 create function _mindful.memory_supersede(ids bigint[]) returns void
 language plpgsql volatile parallel unsafe security invoker
@@ -188,7 +188,7 @@ begin
 end
 $$;
 comment on function _mindful.memory_supersede(bigint[]) is
-'Joins facts that a worker has embedded with those nearly the same: as their ids are known by now, they stay, superseded.';
+'Supersedes facts that a worker has embedded by those nearly the same. They stay, because clients have their ids.';
 
 create function _mindful.source_key_check(memories jsonb, own bigint[] default '{}') returns void
 language plpgsql stable parallel safe security invoker

@@ -47,7 +47,7 @@ begin
 end
 $$;
 comment on function _mindful.embedding_table_create(text, integer) is
-'Makes the table for a registered embedder''s vectors (42704 for others), owned by the extension''s owner whoever registers the model, or that role could lift its row-level security.';
+'Creates the table for a registered embedder''s vectors. The extension''s owner owns it, because the role that registers the model could lift row-level security. Error 42704: no such embedder.';
 
 create function _mindful.memory_embed() returns trigger
 language plpython3u volatile parallel unsafe security invoker

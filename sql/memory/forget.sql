@@ -51,7 +51,7 @@ begin
 end
 $$;
 comment on function _mindful.generation_forget() is
-'Takes deleted memories out of the record of what generators were shown, and the prompt''s hash with them, which could confirm a guess. With the owner''s rights, as users do not change records.';
+'Removes deleted memories from generation.memory_ids, and the prompt''s hash, which could confirm a guess. It runs with the owner''s rights, because users cannot change the records.';
 create trigger generation_deleted after delete on memory referencing old table as old_rows
     for each statement when (pg_catalog.current_setting('row_security') = 'on' or not _mindful.is_restore()) execute function _mindful.generation_forget();
 
@@ -102,7 +102,7 @@ begin atomic
     join pg_catalog.pg_class c on c.oid = r.relation;
 end;
 comment on function _mindful.forget_paths() is
-'Which rows are deleted or changed with memories ($2, of the tenant $1) and sessions ($3), and with answers that are forgotten, not pruned ($4), as conditions on a row t; and, where a foreign key leads there, over how many tables and by which column.';
+'Conditions on a row t that deleting memories and sessions deletes or changes. $1 is the tenant, $2 the memories, $3 the sessions, and $4 the answers that are forgotten, not pruned. Where a foreign key leads to the table, its distance in tables and the column.';
 
 create function _mindful.forget_replicated() returns trigger
 language plpgsql volatile parallel unsafe security invoker
@@ -199,7 +199,7 @@ begin
 end
 $$;
 comment on function _mindful.forget_delete(bigint[], uuid[], boolean) is
-'Deletes memories and sessions, takes them out of the records of replies that were shown them and out of titles, and drops the kept states of conversations that showed them, and those of lists of messages, as nothing records what they hold. Returns what the catalog does not tell.';
+'Deletes memories and sessions, and removes them from titles and from the metadata of replies that used them. It drops the kept states of conversations that showed them, and of all lists of messages, whose contents are not recorded. Returns the counts that the catalog does not give.';
 
 create function _mindful.forget(ids bigint[], sessions uuid[], scope text, dry_run boolean) returns setof forget_count
 language plpgsql volatile parallel unsafe security invoker

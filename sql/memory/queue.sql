@@ -98,7 +98,7 @@ begin
 end
 $$;
 comment on function _mindful.memory_enqueue() is
-'Enqueues the new and changed rows of a statement, and tells the workers that listen on the channel mindful_job.';
+'Enqueues the new and changed rows of a statement, and notifies workers on the channel mindful_job.';
 
 -- pg_dump's scripts turn row_security off: restored rows come with their embeddings.
 create trigger embed_inserted after insert on memory referencing new table as new_rows for each statement
@@ -177,7 +177,7 @@ begin atomic
     ) j;
 end;
 comment on function _mindful.job_take(integer) is
-'Locks jobs that are due until the transaction ends, of all tenants that the caller reaches in equal shares, and returns them with their texts; NULL is that of a memory which has another text by now.';
+'Locks due jobs until the transaction ends, and returns them with their texts. All tenants that the caller reaches have equal shares. The text is NULL if the memory has another one by now.';
 
 create function _mindful.job_store(
     model text,
@@ -253,7 +253,7 @@ begin
 end
 $$;
 comment on function _mindful.job_settle(text, text[], bigint[], text[]) is
-'Removes jobs that are done, or whose text is gone, and returns how many; the memories of the others are being changed, and are looked at a second later.';
+'Removes jobs that are done or whose text is gone, and returns their number. The memories of the others are being changed, so these jobs are due a second later.';
 
 create function _mindful.job_fail(model text, tenant text, ids bigint[], hashes text[], error text) returns void
 language plpgsql volatile parallel unsafe security invoker
@@ -318,7 +318,7 @@ from mindful.memory.queue import job_run_all
 return job_run_all(max_jobs, max_seconds)
 $python$;
 comment on function _mindful.job_run_all(integer, real) is
-'embedding_run for the jobs of all tenants. It runs as the extension''s owner, above row-level security, but tells nothing of what it reads.';
+'Runs embedding_run for the jobs of all tenants, as the extension''s owner, who bypasses row-level security. It returns counts only.';
 
 create function embedding_run(max_jobs integer default 1000, max_seconds real default 60) returns embedding_outcome
 language plpgsql volatile parallel unsafe security invoker

@@ -75,7 +75,7 @@ begin atomic
     else 0 end;
 end;
 comment on function _mindful.recall_prior(memory, text[], jsonb) is
-'Returns what is added to the score of a message whatever the query says, except for the names in it (lower case): long statements are worth more than short ones and questions, and long replies of an assistant less; its "I do not know" comes last. The speaker is metadata "speaker", or a name at the beginning, as in "Ana: ..." and "Ana said, ...". Other memories get 0.';
+'Returns the part of a message''s score that depends on the query''s names only (lower case). Long statements get more than short ones and questions, long replies of an assistant less, and its "I do not know" least. The speaker is metadata "speaker", or a name at the beginning, as in "Ana: ..." and "Ana said, ...". Other memories get 0.';
 
 -- Pages cost nothing in its plan: memory_pkey has fewer than memory_turn, and would be taken to read all of a tenant.
 create function _mindful.memory_places(session_ids uuid[], places bigint[])

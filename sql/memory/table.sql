@@ -76,7 +76,7 @@ comment on column memory.valid_to_given is 'valid_to before the memory was super
 comment on column memory.stated is 'Whether a memory with evidence was remembered without any as well, so that it outlives the evidence.';
 comment on column memory.asks is 'Whether this is a message of a user that asks and states nothing. Recall for a chat leaves it out.';
 comment on column memory.language is 'Text-search configuration by which memory_term holds the words of content.';
-comment on column memory.content_hash is 'Tells whether an embedding was computed from this content.';
+comment on column memory.content_hash is 'Hash of the content. An embedding with another hash was computed from an older content.';
 
 -- BM25 by an inverted index of our own: under row-level security a GIN index is never used, because the operators
 -- of tsvector are not leakproof, while a B-tree led by the tenant is.

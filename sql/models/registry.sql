@@ -115,7 +115,7 @@ begin
 end
 $$;
 comment on function model_default_set(text, boolean, text) is
-'Makes a model the default of its kind, for all tenants (scope global, for administrators) or for the caller''s tenant (scope user). An embedder must have embedded 99% of all memories, unless force is true. Errors: 22023, 42501 (scope global), 42704 (no such model), 55000 (not ready, or no consent). Example: select model_default_set(''gemma'', scope => ''user'');';
+'Makes a model the default of its kind. scope global: for all tenants, by administrators; user: for the caller''s tenant. An embedder must have embedded 99% of all memories, unless force is true. Errors: 22023, 42501 (scope global), 42704 (no such model), 55000 (not ready, or no consent). Example: select model_default_set(''gemma'', scope => ''user'');';
 
 create function _mindful.model_lock(name text) returns void
 language plpgsql volatile parallel unsafe security definer

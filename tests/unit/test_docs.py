@@ -33,10 +33,12 @@ def broken_links(page: Path) -> Iterator[str]:
             yield f"{page.name}: {link}"
 
 
-def test_the_contributors_paths_exist() -> None:
-    paths = named_paths((ROOT / "CONTRIBUTING.md").read_text())
+def test_paths_that_pages_name_exist() -> None:
+    paths = {(page.name, path) for page in PAGES for path in named_paths(page.read_text())}
     assert len(paths) > 40
-    assert [path for path in sorted(paths) if "--X" not in path and not (ROOT / path).exists()] == []
+    assert [
+        named for named in sorted(paths) if "--X" not in named[1] and not (ROOT / named[1]).exists()
+    ] == []
 
 
 def test_links_lead_to_pages_and_headings() -> None:

@@ -26,7 +26,7 @@ from mindful_serve import audit, chat, memory, models, responses, status, stored
 from mindful_serve.database import Caller, Database
 from mindful_serve.desk.routes import routes as desk_routes
 from mindful_serve.errors import ApiError
-from mindful_serve.exchange import Exchange, Handler, body_of, told, with_param
+from mindful_serve.exchange import Exchange, Handler, body_of, error_response, with_param
 from mindful_serve.mcp.http import Mcp
 from mindful_serve.requests import (
     ChatRequest,
@@ -228,7 +228,7 @@ def _guarded(endpoint: Endpoint) -> Endpoint:
         try:
             return await endpoint(request)
         except Exception as error:
-            return told(error)
+            return error_response(error)
 
     return guarded
 

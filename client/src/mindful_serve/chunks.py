@@ -73,8 +73,8 @@ class Chunks:
         if choice not in self._begun:
             self._begun.add(choice)
             delta = {"role": "assistant", "content": ""} | delta
-        told = {"index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
-        return data(self._head | {"choices": [told]} | more)
+        piece = {"index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+        return data(self._head | {"choices": [piece]} | more)
 
     @staticmethod
     def _delta(piece: CompletionPiece) -> dict[str, Any]:
@@ -82,10 +82,10 @@ class Chunks:
         if call is None:
             return {"content": piece.text} if piece.finish_reason is None else {}
         function = {key: call[key] for key in ("name", "arguments") if key in call}
-        told: dict[str, Any] = {"index": 0, "function": function}
+        delta: dict[str, Any] = {"index": 0, "function": function}
         if "id" in call:
-            told |= {"id": call["id"], "type": "function"}
-        return {"tool_calls": [told]}
+            delta |= {"id": call["id"], "type": "function"}
+        return {"tool_calls": [delta]}
 
 
 def _logprobs(piece: CompletionPiece) -> dict[str, Any] | None:

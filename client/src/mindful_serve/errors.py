@@ -12,7 +12,7 @@ INVALID = "invalid_request_error"
 
 
 class ApiError(Exception):
-    """What a client is told: a status, and OpenAI's four members."""
+    """A response with a status and the four members of OpenAI's error."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ _STATES: dict[str, tuple[int, str, str | None]] = {
 
 
 def api_error(error: MindfulError) -> ApiError:
-    """Return what a client is told of an error of the database."""
+    """Return the response of an error of the database."""
     message = f"{error.message}. {error.hint}" if error.hint else error.message
     state = error.sqlstate
     if isinstance(error.__cause__, psycopg.DataError) and state is None:  # psycopg did not send it

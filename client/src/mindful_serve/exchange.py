@@ -1,4 +1,4 @@
-"""One request and its response: who sends it, what it asks, and what is told of errors."""
+"""One request and its response: its sender, its content, and the response of an error."""
 
 from __future__ import annotations
 
@@ -158,10 +158,17 @@ def with_param(error: MindfulError, model: type[BaseModel]) -> ApiError:
     argument = named.partition("[")[0].partition(".")[0]
     member = getattr(model, "ARGUMENTS", {}).get(argument, argument)
     if refusal.status == 400 and member.partition(".")[0] in model.model_fields:
-        told = refusal.body["error"]
-        told["param"] = member + named.removeprefix(argument)
-        told["message"] = told["message"].replace(named, told["param"], 1)
+        body = refusal.body["error"]
+        body["param"] = member + named.removeprefix(argument)
+        body["message"] = body["message"].replace(named, body["param"], 1)
     return refusal
+
+
+def number(text: str, param: str) -> int:
+    """Return an id or a count that an address or a form names. Error 400: it is not a number."""
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise ApiError(400, f"{param} is not a number", param=param)
+    return int(text)
 
 
 async def read(request: Request, settings: Settings) -> bytes:
@@ -220,10 +227,10 @@ async def _items(first: T | None, pump: Pump[T]) -> AsyncIterator[T]:
         yield item
 
 
-def told(error: Exception) -> Response:
+def error_response(error: Exception) -> Response:
     """Return the response of what a handler raised."""
     if isinstance(error, MindfulError):
-        return told(api_error(error))
+        return error_response(api_error(error))
     if isinstance(error, ApiError):
         return error.response()
     if isinstance(error, ClientDisconnect):

@@ -63,7 +63,7 @@ async def chat(exchange: Exchange, body: ChatRequest) -> Response:
     if body.stream:
         return await exchange.stream(
             lambda: streamed(exchange.database, exchange.caller, client, history, last["content"], arguments),
-            _Chunks(exchange, body).told,
+            _Chunks(exchange, body).reply_events,
         )
 
     async def answered() -> Any:
@@ -76,7 +76,7 @@ async def chat(exchange: Exchange, body: ChatRequest) -> Response:
     message = {"role": "assistant", "content": detail.reply, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": detail.finish_reason}
     head = chunks.head_of("chat.completion", body.model)
-    return JSONResponse(head | {"choices": [choice], "usage": usage, "x_mindful": told_of(vars(detail))})
+    return JSONResponse(head | {"choices": [choice], "usage": usage, "x_mindful": x_mindful_of(vars(detail))})
 
 
 def is_errand(messages: list[dict[str, Any]]) -> bool:
@@ -183,20 +183,20 @@ async def undo(
         await asyncio.shield(task)
 
 
-def told_of(row: dict[str, Any]) -> dict[str, Any]:
-    """Return what a client is told of a reply beside its text."""
+def x_mindful_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of x_mindful: what a reply has beside its text."""
     names = ("confidence", "probability", "action", "memory_ids", "message_id")
     return {name: row[name] for name in names} | {"session_id": str(row["session_id"])}
 
 
 class _Chunks(chunks.Chunks):
-    async def told(self, items: AsyncIterator[str | dict[str, Any]]) -> AsyncIterator[dict[str, str]]:
-        """Yield a chunk for each piece, and in the last one what is known of the reply."""
+    async def reply_events(self, items: AsyncIterator[str | dict[str, Any]]) -> AsyncIterator[dict[str, str]]:
+        """Yield a chunk for each piece, and in the last one the members of x_mindful."""
         async for item in items:
             if isinstance(item, str):
                 yield self.chunk({"content": item})
                 continue
-            yield self.chunk({}, 0, item["finish_reason"] or "stop", x_mindful=told_of(item))
+            yield self.chunk({}, 0, item["finish_reason"] or "stop", x_mindful=x_mindful_of(item))
             known = item["prompt_tokens"] is not None
             for event in self.end(chunks.usage_of([item] if known else [])):
                 yield event

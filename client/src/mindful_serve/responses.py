@@ -93,7 +93,7 @@ async def _forgotten(exchange: Exchange, body: ResponseRequest, messages: list[d
 
 
 async def _kept(exchange: Exchange, body: ResponseRequest, messages: list[dict[str, Any]]) -> Response:
-    told, question = _parted(messages)
+    earlier, question = _parted(messages)
     client = exchange.database.client(exchange.caller.tenant)
     arguments = memory.arguments_of(exchange, body, body.max_output_tokens)
     if not body.model.startswith(MEMORY):
@@ -104,7 +104,7 @@ async def _kept(exchange: Exchange, body: ResponseRequest, messages: list[dict[s
     async def begun() -> AsyncIterator[tuple[UUID, str]]:
         with _alone(exchange, place):
             session_id, turn = await _session(exchange, body, place)
-            async with _begun(exchange, session_id, turn, body.instructions, told) as names:
+            async with _begun(exchange, session_id, turn, body.instructions, earlier) as names:
                 yield names
 
     if body.stream:
@@ -129,7 +129,7 @@ async def _kept(exchange: Exchange, body: ResponseRequest, messages: list[dict[s
     response_id, detail = await exchange.whole(answered())
     usage = usage_of([vars(detail)])
     exchange.note(usage=usage)
-    shown = Shown(body, response_id, memory.told_of(vars(detail)))
+    shown = Shown(body, response_id, memory.x_mindful_of(vars(detail)))
     shown.take(detail.reply, [], detail.finish_reason, usage)
     return JSONResponse(shown.response())
 
@@ -140,7 +140,7 @@ async def _begun(
     session_id: UUID | None,
     turn: int,
     instructions: str | None,
-    told: list[dict[str, Any]],
+    earlier: list[dict[str, Any]],
 ) -> AsyncIterator[tuple[UUID, str]]:
     """Store the messages before a question, and give its session and the id of its response.
 
@@ -155,8 +155,8 @@ async def _begun(
         if session_id is None:
             prompt: dict[str, Any] = {} if instructions is None else {"system_prompt": instructions}
             session_id = await client.session_start(**prompt)
-        if told:
-            ids = await client.message_insert_many(session_id, told)
+        if earlier:
+            ids = await client.message_insert_many(session_id, earlier)
             (place,) = await exchange.database.rows(tenant, _STORED, {"session_id": session_id, "ids": ids})
             first, last = place["first"], place["last"]
         yield session_id, f"{_ID}{session_id.hex}_{last + 1}"
@@ -351,7 +351,7 @@ class _KeptEvents:
                 for event in shown.text(item):
                     yield event
                 continue
-            shown.x_mindful = memory.told_of(item)
+            shown.x_mindful = memory.x_mindful_of(item)
             usage = usage_of([item]) if item["prompt_tokens"] is not None else None
             shown.finish(item["finish_reason"] or "stop", usage)
             self._exchange.note(usage=usage)

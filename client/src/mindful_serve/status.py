@@ -44,8 +44,8 @@ class Metrics:
         values["resident_bytes", ""] = _resident_bytes()
         values |= {("connections", f'state="{state}"'): count for state, count in connections.items()}
         lines = []
-        for name, (kind, told) in _HELP.items():
-            lines += [f"# HELP mindful_serve_{name} {told}", f"# TYPE mindful_serve_{name} {kind}"]
+        for name, (kind, help_text) in _HELP.items():
+            lines += [f"# HELP mindful_serve_{name} {help_text}", f"# TYPE mindful_serve_{name} {kind}"]
             for (own, labels), value in sorted(values.items()):
                 if own == name:
                     lines.append(

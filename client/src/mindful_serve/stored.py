@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from mindful_serve import memory
 from mindful_serve.chunks import usage_of
 from mindful_serve.errors import ApiError
-from mindful_serve.exchange import Exchange
+from mindful_serve.exchange import Exchange, number
 from mindful_serve.requests import ResponseRequest
 from mindful_serve.responses import conversation_of, place_of
 from mindful_serve.shown import Shown
@@ -66,7 +66,7 @@ async def response(exchange: Exchange) -> Response:
     """Show a stored response."""
     row = await _reply(exchange)
     body = ResponseRequest(input="", model=row["model"] or "", instructions=row["system_prompt"])
-    shown = Shown(body, exchange.request.path_params["id"], memory.told_of(row), row["created"])
+    shown = Shown(body, exchange.request.path_params["id"], memory.x_mindful_of(row), row["created"])
     usage = None if row["prompt_tokens"] is None else usage_of([row])
     shown.take(row["content"], [], row["finish_reason"], usage)
     return JSONResponse(shown.response())
@@ -111,13 +111,13 @@ async def items(exchange: Exchange) -> Response:
     """List the messages of a conversation, newest first unless `order` is asc."""
     (row,) = await _conversation(exchange)
     given = exchange.request.query_params
-    limit = _number(given.get("limit", "20"), "limit")
+    limit = number(given.get("limit", "20"), "limit")
     if not 1 <= limit <= _MOST_ITEMS:
         raise ApiError(400, f"limit is between 1 and {_MOST_ITEMS}", param="limit")
     after = given.get("after")
     parameters = {
         "session_id": row["session_id"],
-        "after": None if after is None else _number(after.removeprefix("msg_"), "after"),
+        "after": None if after is None else number(after.removeprefix("msg_"), "after"),
         "descends": _descends(exchange),
         "limit": limit,
     }
@@ -184,9 +184,3 @@ def _descends(exchange: Exchange) -> bool:
     if order not in ("asc", "desc"):
         raise ApiError(400, "order is asc or desc", param="order")
     return order == "desc"
-
-
-def _number(text: str, param: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise ApiError(400, f"{param} is not a number", param=param)
-    return int(text)

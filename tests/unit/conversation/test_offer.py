@@ -70,10 +70,10 @@ def test_arguments_that_were_cut_are_given_as_far_as_they_came() -> None:
 
 def test_functions_are_presented_and_a_forced_call_is_begun() -> None:
     talk = conversation_of('[{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]')
-    told = offer_of(json.dumps([tool("clock")]), "required", lambda: None).told(talk)
-    assert told.opening == OPENING
-    assert [message.role for message in told.messages] == ["system", "system", "user"]
-    assert '"name": "clock"' in told.messages[1].content
+    presented = offer_of(json.dumps([tool("clock")]), "required", lambda: None).presented(talk)
+    assert presented.opening == OPENING
+    assert [message.role for message in presented.messages] == ["system", "system", "user"]
+    assert '"name": "clock"' in presented.messages[1].content
     assert isinstance(offer_of(json.dumps([tool("clock")]), "auto", lambda: None).reader(), CallReader)
 
 

@@ -270,7 +270,7 @@ def _confidence(rows: Sequence[Row]) -> Chart | None:
         lower = [chart.at(_day(row), row["confidence_p10"]) for row in group]
         series.band = upper + lower[::-1]
         series.marks = [
-            (*at, 5 if row["drifted"] else 2, _told(row))
+            (*at, 5 if row["drifted"] else 2, _day_label(row))
             for at, row in zip(series.points, map(_drifted, group), strict=True)
         ]
     return chart
@@ -282,7 +282,7 @@ def _drifted(row: Row) -> Row:
     return dict(row) | {"drifted": drift is not None and drift > max(0.25, row["drift_limit"])}
 
 
-def _told(row: Row) -> str:
+def _day_label(row: Row) -> str:
     text = f"{row['day']}: {row['generations']} answers, mean {row['mean_confidence']:.2f}"
     return text + (f", drift {row['drift']:.2f}" if row["drifted"] else "")
 

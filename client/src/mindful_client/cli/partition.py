@@ -163,7 +163,7 @@ def run(servers: Servers, statement: str) -> None:
                     show(f"{place}  {'  '.join(map(str, row))}")
         except (MindfulError, psycopg.Error) as error:
             failed += 1
-            told = error if isinstance(error, MindfulError) else from_psycopg(error)
-            show(f"{place}  error: {told.message}")
+            mindful_error = error if isinstance(error, MindfulError) else from_psycopg(error)
+            show(f"{place}  error: {mindful_error.message}")
     if failed:
         raise NotReadyError(f"{failed} of {len(atlas.databases())} databases failed")

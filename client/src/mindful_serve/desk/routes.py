@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from mindful_serve.database import Database
 from mindful_serve.desk import page, views
 from mindful_serve.errors import ApiError, api_error
-from mindful_serve.exchange import Exchange, read, told
+from mindful_serve.exchange import Exchange, error_response, read
 from mindful_serve.settings import Settings
 
 View = Callable[[Exchange, Mapping[str, str]], Coroutine[Any, Any, Response]]
@@ -120,6 +120,6 @@ def _guarded(endpoint: Endpoint) -> Endpoint:
         except ApiError as error:
             return page.refused(request, error)
         except Exception as error:
-            return told(error)
+            return error_response(error)
 
     return guarded

@@ -14,7 +14,7 @@ from mindful_serve import memory
 from mindful_serve.desk import sql
 from mindful_serve.desk.page import page, part, written
 from mindful_serve.errors import ApiError, api_error
-from mindful_serve.exchange import Exchange
+from mindful_serve.exchange import Exchange, number
 
 Form = Mapping[str, str]
 _KINDS = ("fact", "message", "document", "summary", "reflection")
@@ -88,12 +88,12 @@ async def memories(exchange: Exchange, form: Form) -> Response:
         raise ApiError(400, f"there is no kind {kind!r}", param="kind")
     kinds = [kind] if kind else None
     if one := form.get("id"):
-        rows = await _rows(exchange, sql.MEMORY, id=_number(one, "id"))
+        rows = await _rows(exchange, sql.MEMORY, id=number(one, "id"))
     elif query:
         rows = await _computed(exchange, sql.RECALL, query=query, kinds=kinds)
     else:
         rows = await _rows(
-            exchange, sql.LIST, kinds=kinds, before=_number(before, "before") if before else None
+            exchange, sql.LIST, kinds=kinds, before=number(before, "before") if before else None
         )
     older = None if query or one or len(rows) < _PAGE else rows[-1]["id"]
     return page(
@@ -133,7 +133,7 @@ async def forget(exchange: Exchange, form: Form) -> Response:
 
 async def labels(exchange: Exchange, form: Form) -> Response:
     """Show the answer whose label is needed most."""
-    skip = _number(form.get("skip", "0"), "skip")
+    skip = number(form.get("skip", "0"), "skip")
     return page("labels.html", exchange.request, title="Labels", **await _question(exchange, skip))
 
 
@@ -144,7 +144,7 @@ async def label(exchange: Exchange, form: Form) -> Response:
         raise ApiError(400, "correct is yes or no", param="correct")
     await _rows(exchange, sql.LABEL, id=own, correct=form["correct"] == "yes", note=note or None)
     if form.get("view") == "queue":
-        skip = _number(form.get("skip", "0"), "skip")
+        skip = number(form.get("skip", "0"), "skip")
         return part("question.html", exchange.request, **await _question(exchange, skip))
     (turn,) = await _rows(exchange, sql.TURN, id=own)
     return part("turn.html", exchange.request, turn=turn)
@@ -203,13 +203,7 @@ async def _computed(exchange: Exchange, statement: Any, **parameters: Any) -> li
 
 
 def _id(exchange: Exchange) -> int:
-    return _number(exchange.request.path_params["id"], "id")
-
-
-def _number(text: str, param: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise ApiError(400, f"{param} is not a number", param=param)
-    return int(text)
+    return number(exchange.request.path_params["id"], "id")
 
 
 def _session(form: Form) -> uuid.UUID | None:

@@ -125,7 +125,7 @@ class Call:
             raise ApiError(408, "the client does not read its progress") from None
 
     async def streamed(
-        self, make: Callable[[], AsyncGenerator[T, None]], heard: Callable[[T], Awaitable[None]]
+        self, make: Callable[[], AsyncGenerator[T, None]], on_item: Callable[[T], Awaitable[None]]
     ) -> T:
         """Pass all items of a stream but the last to a function, and return the last."""
 
@@ -134,7 +134,7 @@ class Call:
             try:
                 async for item in items:
                     if last is not None:
-                        await heard(last)
+                        await on_item(last)
                     last = item
             finally:
                 await items.aclose()

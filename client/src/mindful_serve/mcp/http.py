@@ -16,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from mindful_serve.database import Caller, Database
 from mindful_serve.errors import ApiError
-from mindful_serve.exchange import read, told
+from mindful_serve.exchange import error_response, read
 from mindful_serve.settings import Settings
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Mcp:
             caller = await self._authenticate(request)
             content = await read(request, self._settings)
         except Exception as error:
-            await told(error)(scope, receive, send)
+            await error_response(error)(scope, receive, send)
             return
         if self._cancel(request, caller, content):
             await Response(status_code=202)(scope, receive, send)

@@ -53,13 +53,13 @@ async def chat(
         return r.Reply.model_validate(await call.whole(work))
     words: list[str] = []
 
-    async def heard(piece: str | dict[str, Any]) -> None:
+    async def on_piece(piece: str | dict[str, Any]) -> None:
         words.append(str(piece))
         await call.progress(len(words), "".join(words)[-_TAIL:])
 
     last = await call.streamed(
         lambda: memory.streamed(call.database, call.caller, call.client, [], message, arguments, session_id),
-        heard,
+        on_piece,
     )
     assert isinstance(last, dict)
     return r.Reply.model_validate(last | {"reply": "".join(words)})

@@ -19,7 +19,7 @@ from mindful.conversation.expected import (
     grounds,
     lacks_head,
     lacks_thing,
-    name_told,
+    name_in,
     plain,
     telling,
 )
@@ -208,7 +208,7 @@ class Bearing(NamedTuple):
             return False  # the memory is about what is asked; a small model denies it
         if any(new in shown and self._is_of_old(said, old, new) for old, new in self.outdated.items()):
             return False  # the newer memory names the older answer too
-        if name := self.name_told(shown):
+        if name := self.name_answer(shown):
             return any(part.lower() in said for part in _PART.findall(_TITLE.sub("", name)))
         rests = [
             any(set(_PART.findall(word.lower())) - {"s"} <= said for word in words)
@@ -226,12 +226,10 @@ class Bearing(NamedTuple):
         told = parts(telling(self.question, before))
         return bool(told & said) and not (parts([after]) - parts([before, self.question])) & said
 
-    def name_told(self, shown: Collection[int]) -> str | None:
+    def name_answer(self, shown: Collection[int]) -> str | None:
         """Return the name that the best of the memories shown gives to what the question asks the name of."""
         best = next((id_ for id_ in self.answering if id_ in shown), None)
-        return (
-            self.own_name if best is None or self.own_name else name_told(self.question, self.contents[best])
-        )
+        return self.own_name if best is None or self.own_name else name_in(self.question, self.contents[best])
 
     def quoted(self, shown: Collection[int]) -> str:
         """Return the sentences of memories that answer the question: of the best one, or of all for several things."""
@@ -387,7 +385,7 @@ def _mismatch(bearing: Bearing, memory: int, names: Collection[str]) -> float:
         + _OTHER_HEAD * lacks_head(question, content)
         + _OTHER_ONE * contrasts(question, content)
         + _NAME_ALONE * (bool(lacked) and not bearing.is_described and not bearing.has_subject(memory))
-        - _NAMED * (name_told(question, content) is not None)
+        - _NAMED * (name_in(question, content) is not None)
     )
 
 

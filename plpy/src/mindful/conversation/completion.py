@@ -90,7 +90,7 @@ class Request:
             db, sampling, given.json_schema, given.grammar or self._offer.grammar
         )
         self._spec, self._generator = runtime.generator(db, given.model)
-        self._talk = self._offer.told(talk)
+        self._talk = self._offer.presented(talk)
         self._tokens = self._talk.tokens(self._generator)
         if not self._tokens:
             raise InvalidParameterError("the messages give no token", "Send a message with a text.")

@@ -149,7 +149,7 @@ class _Composer:
         acknowledges = self._acknowledges(message, turns, changes, clarified)
         around = self._around(layout, with_example, acknowledges)
         turns = self._since(turns)
-        said = self._said(turns)
+        said = self._turn_parts(turns)
         # Turns that leave the window must stay recallable, so those that surely stay are chosen first.
         core_ids = {part.memory_id for part in core}
         staying = self._window(said, room * 2 // 3)
@@ -166,7 +166,7 @@ class _Composer:
         ]
         if recalled or called or acknowledges:
             room -= around + cost(recalled) + cost(called)
-        summaries, window = self._told(turns, said, room)
+        summaries, window = self._summaries_and_window(turns, said, room)
         shown_from = turn_of(window[0], turns) if window else None
         told = {part.memory_id for part in window} - self._recall.answering()
         recalled = [part for part in recalled if part.memory_id not in told]
@@ -229,7 +229,9 @@ class _Composer:
         )
         return fitting(parts, min(room, self._reading.settings["core_memory_tokens"]))
 
-    def _told(self, turns: Sequence[Row], said: Sequence[Part], room: int) -> tuple[list[Part], list[Part]]:
+    def _summaries_and_window(
+        self, turns: Sequence[Row], said: Sequence[Part], room: int
+    ) -> tuple[list[Part], list[Part]]:
         """Choose the turns that are shown, and the summaries of those before them."""
         window = self._window(said, room)
         summaries = self._summaries(turns, window, room)
@@ -278,7 +280,7 @@ class _Composer:
         """Take the turns from where the last reply's window began; all, if that is not known."""
         return [turn for turn in turns if turn["turn"] >= (self._reading.shown_from or 1)]
 
-    def _said(self, turns: Sequence[Row]) -> list[Part]:
+    def _turn_parts(self, turns: Sequence[Row]) -> list[Part]:
         """Return the turns that may be shown, newest first."""
         return [
             self.part(

@@ -292,7 +292,7 @@ def _nouns_of(memory: str) -> _Known:
     return _Known(_base(word) for word in _PLAIN.findall(memory))
 
 
-def name_told(question: str, memory: str) -> str | None:
+def name_in(question: str, memory: str) -> str | None:
     """Return the name that a memory gives to what the question asks the name of."""
     names = (naming.name_given(question, sentence) for sentence in _stated(memory))
     return next(filter(None, names), None)

@@ -45,7 +45,7 @@ class Offer(NamedTuple):
     is_forced: bool = False
     grammar: str | None = None
 
-    def told(self, talk: Conversation) -> Conversation:
+    def presented(self, talk: Conversation) -> Conversation:
         """Put the functions into the system's message; where a call is forced, begin it."""
         if not self.functions:
             return talk
@@ -54,10 +54,10 @@ class Offer(NamedTuple):
         listed = "\n".join(
             json.dumps({"type": "function", "function": one}, ensure_ascii=False) for one in self.functions
         )
-        presented = Message("system", _PRESENTED.format(tools=listed))
+        message = Message("system", _PRESENTED.format(tools=listed))
         first = talk.messages[:1]
         at = 1 if first and first[0].role == "system" else 0
-        messages = (*talk.messages[:at], presented, *talk.messages[at:])
+        messages = (*talk.messages[:at], message, *talk.messages[at:])
         return talk._replace(messages=messages, opening=talk.opening + OPENING * self.is_forced)
 
     def reader(self) -> Reader:

@@ -97,7 +97,7 @@ class Context(NamedTuple):
         assert self.bearing is not None
         if self.bearing.own_name is not None:
             return f"Your name is {self.bearing.own_name}."
-        if name := self.bearing.name_told(self.shown_ids):
+        if name := self.bearing.name_answer(self.shown_ids):
             return name if name.endswith(".") else f"{name}."
         quoted = self.bearing.quoted(self.shown_ids)
         return f"{REMEMBERED}{quoted}" if quoted else self.unknown()

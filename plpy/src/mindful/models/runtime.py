@@ -208,19 +208,19 @@ def _load(db: Database, found: _Found) -> Model:
         db.after_transaction(unload)
     served = served_spec(spec)
     if served is None:
-        return _held(db, spec)
-    model: Any = _held(db, served)
+        return _loaded_model(db, spec)
+    model: Any = _loaded_model(db, served)
     if spec.options["served"]["when_down"] == "error":
         return cast(Model, model)
     if not model.server.reachable(db, f"{model.server.address.root}/health"):
-        return _held(db, spec)
+        return _loaded_model(db, spec)
     embedded = (spec.name, spec.provider)
     if embedded in _loaded:
         _replaced.add(embedded)
         db.after_transaction(_close_replaced)
     if spec.kind == "embedder":
-        return StandbyEmbedder(model, lambda: _held(db, spec))
-    return StandbyGenerator(model, lambda: _held(db, spec))
+        return StandbyEmbedder(model, lambda: _loaded_model(db, spec))
+    return StandbyGenerator(model, lambda: _loaded_model(db, spec))
 
 
 def _close_replaced() -> None:
@@ -248,7 +248,7 @@ def served_spec(spec: ModelSpec) -> ModelSpec | None:
     return spec._replace(provider="openai", source=served["address"], options=answering | served["options"])
 
 
-def _held(db: Database, spec: ModelSpec) -> Model:
+def _loaded_model(db: Database, spec: ModelSpec) -> Model:
     key = (spec.name, spec.provider)
     held = _loaded.get(key)
     if held is not None and held.spec == spec:

@@ -163,14 +163,14 @@ class LlamaServerGenerator(ServedGenerator):
         found: dict[int, float] = {}
         for token in wanted:
             if token not in found:
-                found |= self._told(tokens, token, few, interrupts)
+                found |= self._next_logprobs(tokens, token, few, interrupts)
             if token not in found:
-                found |= self._told(tokens, self._tokens(_COMPLETE)[0], _ALL, interrupts)
+                found |= self._next_logprobs(tokens, self._tokens(_COMPLETE)[0], _ALL, interrupts)
             if token not in found:
                 raise malformed(f"log-probability of token {token}")
         return found
 
-    def _told(
+    def _next_logprobs(
         self, tokens: Sequence[int], chosen: int, count: int, interrupts: Interrupts
     ) -> dict[int, float]:
         """Log-probability of a token and of the likeliest ones as the next one; nothing for a part of a character."""
