@@ -13,8 +13,12 @@ import pytest
 from support.command import Command
 
 # To the terminal: clear the screen, set the title, 8-bit CSI and OSC, a carriage return that hides what stood there.
-STEERING = "x\x1b[2J\x1b]0;owned\x07 \x9b31m \x9d0;owned\x9c \x7f\x85 \rsafe"
-CONTROLS = {chr(code) for code in (*range(0x20), 0x7F, *range(0x80, 0xA0))} - {"\t", "\n"}
+# And the order of characters reversed.
+STEERING = "x\x1b[2J\x1b]0;owned\x07 \x9b31m \x9d0;owned\x9c \x7f\x85 \u202edenwo\u2069 \rsafe"
+CONTROLS = {
+    chr(code)
+    for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+} - {"\t", "\n"}
 
 
 @pytest.fixture

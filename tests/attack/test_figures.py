@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import psycopg
 import pytest
@@ -14,7 +14,7 @@ VIEWS = """
     where c.relnamespace = 'mindful'::regnamespace and c.relkind in ('v', 'm')
         and has_table_privilege(%s, c.oid, 'select')
     order by 1"""
-# The tables below these views, and those that functions in them read.
+# The tables below these views.
 TABLES = """
     with recursive below (relation) as (
         select c.oid from pg_class c
@@ -113,18 +113,18 @@ def broken(db: psycopg.Connection, reader: str, views: list[str]) -> Iterator[st
 @pytest.mark.timeout(300)
 @pytest.mark.long
 def test_no_value_of_one_tenant_breaks_a_view_of_all(
-    db: psycopg.Connection, ana: psycopg.Connection, reader: psycopg.Connection
+    db: psycopg.Connection, bob: psycopg.Connection, roles: Mapping[str, str]
 ) -> None:
     """Writes the ends of every type into every column below the views of all tenants, so that readers get errors."""
-    ana.execute(ROWS.encode())
-    name = reader.info.user
+    bob.execute(ROWS.encode())
+    name = roles["reader"]
     views = [view for (view,) in db.execute(VIEWS, (name,))]
     tables = [table for (table,) in db.execute(TABLES, (name,))]
     assert {"decision", "generation", "calibrator", "consolidation", "memory"} <= set(tables)
     assert [
         table
         for table in tables
-        if not one(db, f"select count(*) from {table} where tenant = '{ana.info.user}'")
+        if not one(db, f"select count(*) from {table} where tenant = '{bob.info.user}'")
     ] == []
     assert list(broken(db, name, views)) == []
     found, written = [], 0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from mindful_client.files.lines import read_lines
 from support.command import Command
 
 ROLES = [{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": "Hi!"}]
@@ -173,6 +176,12 @@ def test_a_broken_file_is_named_and_nothing_imported(
     assert "Nothing was imported" in result.stderr
     assert ana.execute("select count(*) from memory").fetchone() == (0,)
     assert ana.execute("select count(*) from session").fetchone() == (0,)
+
+
+def test_an_export_is_read_without_the_extra_of_ingest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ijson", None)
+    line = {"type": "memory", "id": 1, "content": "The cat is called Tom."}
+    assert list(read_lines(io.BytesIO(json.dumps(line).encode()))) == [line]
 
 
 def test_a_failed_export_leaves_no_file(mindful: Command, tmp_path: Path) -> None:

@@ -47,6 +47,21 @@ def test_a_body_that_is_not_json_is_refused(service: Service, content: bytes, ki
 
 
 @pytest.mark.parametrize(
+    ("path", "given"),
+    [
+        (CHAT, {"tools": None, "foo": None}),
+        (CHAT, {"stream": True, "stream_options": {"include_usage": None}}),
+        (CHAT, {"response_format": {"type": "text", "json_schema": None}}),
+        ("/v1/responses", {"text": {"format": {"type": "text", "schema": None}, "verbosity": None}}),
+    ],
+)
+def test_what_is_null_is_not_given(service: Service, path: str, given: dict[str, Any]) -> None:
+    """Clients whose types have all members send them as null, at every depth."""
+    body = BODY if path == CHAT else {"model": SCRIPTED_GENERATOR, "input": "Hi"}
+    assert service.post(path, body | given).status_code == 200
+
+
+@pytest.mark.parametrize(
     ("wrong", "param"),
     [
         ({"stop": 5}, "stop"),

@@ -23,6 +23,7 @@ from serve.conftest import ASK, BODY, BUSY, CHAT, Service, Start, served, wait_u
 from support import GENERATOR, SCRIPTED_GENERATOR
 from support.clock import Deadline, within
 from support.command import Command
+from support.models import register_once
 from support.pooler import pgbouncer
 from support.query import one
 
@@ -117,6 +118,14 @@ def test_health_and_figures_need_no_key_and_name_no_tenant(service: Service) -> 
     assert "customer-7" not in figures
 
 
+def test_a_stream_that_fails_counts_as_failed(service: Service, admin: psycopg.Connection) -> None:
+    model = register_once(admin, "fails-1", "generator", "scripted", fails_after=1)
+    with pytest.raises(openai.APIError):
+        list(service.client().chat.completions.create(model=model, messages=ASK, stream=True))  # type: ignore[arg-type]
+    figures = service.http.get("/metrics").text
+    assert 'mindful_serve_requests_total{path="/v1/chat/completions",status="500"} 1' in figures
+
+
 @pytest.mark.shares
 def test_pages_of_the_web_may_not_call_it(service: Service) -> None:
     preflight = httpx2.options(
@@ -175,6 +184,35 @@ def test_a_database_that_goes_away_is_waited_for(
             assert [answer.result().status_code for answer in answers] == [503] * 3
         root.execute(f'alter database "{database}" allow_connections true'.encode())
     wait_until(lambda: service.post(CHAT, BODY).status_code == 200)
+
+
+def test_a_database_without_the_extension_is_told_what_to_do(
+    service: Service, db: psycopg.Connection
+) -> None:
+    for statement, hint in (
+        ("drop extension mindful cascade", "differ in version"),
+        ("drop schema mindful cascade", "CREATE EXTENSION mindful"),
+    ):
+        db.execute(statement.encode())
+        for answer in (service.get("/v1/models"), service.post("/mcp", {})):
+            assert answer.status_code == 503
+            assert hint in answer.json()["error"]["message"]
+
+
+def test_a_restart_of_the_database_costs_no_request(start: Start, db: psycopg.Connection) -> None:
+    service = start(
+        "--keys", "--queue-seconds", "3"
+    )  # by waiting, the pool would try five connections of eight
+    opened = "from pg_stat_activity where application_name = 'mindful_serve' and datname = current_database()"
+    with ThreadPoolExecutor(8) as pool:
+        wait_until(
+            lambda: (
+                list(pool.map(lambda _: service.post(CHAT, BODY), range(8)))
+                and one(db, f"select count(*) {opened}") == 10
+            )
+        )
+    db.execute(f"select pg_terminate_backend(pid) {opened}".encode())
+    assert service.post(CHAT, BODY).status_code == 200
 
 
 @pytest.mark.shares

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
@@ -24,6 +25,8 @@ INPUT: list[Any] = [
     {"role": "assistant", "content": "A good name."},
     {"role": "user", "content": "What is the capital of France?"},
 ]
+CHATTING = """select count(*) from pg_stat_activity
+    where datname = current_database() and wait_event_type = 'Lock' and query ~* 'llm_chat|^fetch'"""
 
 
 @pytest.mark.shares
@@ -73,6 +76,20 @@ def test_a_conversation_is_listed_in_pages_and_deleted(service: Service, db: psy
     assert one(db, "select count(*) from memory") == 0
     with pytest.raises(openai.NotFoundError):
         client.conversations.retrieve(talk.id)
+
+
+def test_no_time_is_later_than_it_was(service: Service, db: psycopg.Connection) -> None:
+    client = service.client()
+    made = client.responses.create(model=MODEL, input=INPUT)
+    assert made.conversation is not None
+    for table in ("session", "memory", "model"):
+        db.execute(f"update mindful.{table} set created_at = to_timestamp(1767225600.9)".encode())
+    for shown in (
+        client.responses.retrieve(made.id).created_at,
+        client.conversations.retrieve(made.conversation.id).created_at,
+        client.models.retrieve(MODEL).created,
+    ):
+        assert shown == 1767225600
 
 
 def test_another_key_neither_reads_nor_deletes_them(
@@ -126,6 +143,22 @@ def test_a_response_that_failed_leaves_nothing_and_is_tried_again(
     assert client.responses.retrieve(again.id).output_text == again.output_text
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("shown", [0, 1])
+def test_a_chat_that_failed_leaves_no_session(
+    service: Service, admin: psycopg.Connection, db: psycopg.Connection, stream: bool, shown: int
+) -> None:
+    """The model fails before or after the first word is shown."""
+    model = f"mindful/{register_once(admin, f'fails-{shown}', 'generator', 'scripted', fails_after=shown)}"
+    question: Any = {"role": "user", "content": "What is the capital of France?"}
+    prompt: Any = {"role": "system", "content": "Be brief."}
+    for messages in ([question], [prompt, question]):
+        with pytest.raises(openai.APIError):
+            list(service.client().chat.completions.create(model=model, messages=messages, stream=stream))
+    assert one(db, "select count(*) from session") == 0
+    assert one(db, "select count(*) from memory") == 0
+
+
 def test_messages_that_got_no_reply_do_not_end_a_conversation(
     service: Service, db: psycopg.Connection
 ) -> None:
@@ -151,18 +184,46 @@ def test_a_client_that_goes_away_leaves_no_messages(
     host, port = service.url.removeprefix("http://").split(":")
     head = f"POST /v1/responses HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
     head += f"authorization: Bearer {service.key}\r\ncontent-length: {len(content)}\r\n\r\n"
-    chatting = """select count(*) from pg_stat_activity
-        where datname = current_database() and wait_event_type = 'Lock' and query ~* 'llm_chat|^fetch'"""
     holder = connect()
     with holder.transaction():
         holder.execute("lock table mindful.decision in access exclusive mode")  # a chat waits, and no insert
         with socket.create_connection((host, int(port))) as connection:
             connection.sendall(head.encode() + content)
-            wait_until(lambda: one(db, chatting) == 1)
+            wait_until(lambda: one(db, CHATTING) == 1)
             assert one(db, "select count(*) from memory") == 2
-        wait_until(lambda: one(db, chatting) == 0)
+        wait_until(lambda: one(db, CHATTING) == 0)
     wait_until(lambda: one(db, "select count(*) from memory") == 0)
     wait_until(lambda: one(db, "select count(*) from session") == 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_conversation_gets_one_response_at_a_time(
+    service: Service, other_key: str, connect: Connect, db: psycopg.Connection, stream: bool
+) -> None:
+    client = service.client()
+    begun = client.responses.create(model=MODEL, input="Good morning.")
+    assert begun.conversation is not None
+    places: list[Any] = [{"previous_response_id": begun.id}, {"conversation": begun.conversation.id}]
+    holder = connect()
+    with ThreadPoolExecutor(1) as pool:
+        with holder.transaction():
+            holder.execute(
+                "lock table mindful.decision in access exclusive mode"
+            )  # a chat waits, and no insert
+            body = {"model": MODEL, "input": INPUT, "stream": stream, **places[0]}
+            first = pool.submit(service.post, "/v1/responses", body)
+            wait_until(lambda: one(db, CHATTING) == 1)
+            for place in places:
+                with pytest.raises(openai.ConflictError) as refused:
+                    client.responses.create(model=MODEL, input="Go on.", stream=stream, **place)
+                assert refused.value.code == "conversation_locked"
+                with pytest.raises(openai.NotFoundError):
+                    service.client(other_key).responses.create(model=MODEL, input="Go on.", **place)
+        assert first.result().status_code == 200
+    client.responses.create(model=MODEL, input="Go on.", **places[1])
+    assert one(db, "select array_agg(content order by turn) from memory where role = 'user'") == [
+        *("Good morning.", INPUT[0]["content"], INPUT[2]["content"], "Go on.")
+    ]
 
 
 def test_a_long_message_before_a_question_is_stored_in_parts(service: Service) -> None:

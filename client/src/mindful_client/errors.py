@@ -95,7 +95,10 @@ def from_psycopg(error: psycopg.Error) -> MindfulError:
     """Convert an error of psycopg to a MindfulError."""
     lines = _text_of(error).strip().splitlines() or [type(error).__name__]
     below = " ".join(line.strip() for line in lines[1:])
-    hint = error.diag.message_hint or _HINTS.get(error.sqlstate or "") or below or None
+    hint = error.diag.message_hint
+    # PostgreSQL's own hint is to add type casts.
+    if hint is None or (error.sqlstate == "42883" and "mindful." in lines[0]):
+        hint = _HINTS.get(error.sqlstate or "") or below or None
     return _class_of(error)(lines[0].removeprefix("mindful: "), sqlstate=error.sqlstate, hint=hint)
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, LiteralString, TypeVar
+from uuid import UUID
 
 import psycopg
 from mindful_client import AsyncClient, AsyncPartitions
@@ -60,6 +61,8 @@ class Database:
         self._pools = {self._short, self._long, self._reads}
         self._partitions = AsyncPartitions(settings.stream_dsn)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.answering: set[tuple[str | None, UUID]] = set()
+        """Tenants' sessions in which a response is being made."""
 
     async def open(self) -> None:
         """Start the pools; the database need not be there yet."""
@@ -181,17 +184,27 @@ class Database:
     def _pool(
         self, size: int, wait_s: float, dsn: str | None = None
     ) -> AsyncConnectionPool[psycopg.AsyncConnection[Any]]:
-        return AsyncConnectionPool(
+        async def check(connection: psycopg.AsyncConnection[Any]) -> None:
+            try:
+                await AsyncConnectionPool.check_connection(connection)
+            except psycopg.Error:
+                # A restart breaks all connections, and the pool doubles its wait before each next one that it tries.
+                # A task of its own, because the pool loses the connections of a check that is cancelled.
+                await asyncio.wait([self._started(pool.check())], timeout=_SHORT_S)
+                raise
+
+        pool = AsyncConnectionPool(
             self._settings.dsn if dsn is None else dsn,
             min_size=0,
             max_size=size,
             timeout=wait_s,
             max_idle=_IDLE_S,
             reconnect_timeout=_SHORT_S,
-            check=AsyncConnectionPool.check_connection,
+            check=check,
             open=False,
             kwargs={"autocommit": True, "fallback_application_name": "mindful_serve", "connect_timeout": 5},
         )
+        return pool
 
 
 def _check_role(found: Mapping[str, Any]) -> None:

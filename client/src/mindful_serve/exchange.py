@@ -70,6 +70,7 @@ class Exchange:
                     yield event
             except (ApiError, MindfulError) as error:
                 shown = error if isinstance(error, ApiError) else api_error(error)
+                self.note(status=shown.status)  # the client got 200 before the first event
                 yield data(shown.body)
 
         return _Events(pump, body(), sep="\n", ping=15, send_timeout=self.settings.read_s)
@@ -128,7 +129,7 @@ def checked(model: type[B], value: Any) -> B:
     if not isinstance(value, dict):
         raise ApiError(400, "the body must be a JSON object")
     try:
-        return model.model_validate({key: one for key, one in value.items() if one is not None}, strict=True)
+        return model.model_validate(value, strict=True)
     except ValidationError as error:
         first = _first(error.errors(include_url=False, include_input=False))
         param = ".".join(str(part) for part in first["loc"] if _is_member(part)) or None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from typing import Any
 from uuid import UUID
 
 from mindful_client import AsyncClient
+from mindful_client.errors import MindfulError
 from starlette.responses import JSONResponse, Response
 
 from mindful_serve import chunks
@@ -40,6 +43,13 @@ _REPLY = """
     limit 1
 """
 
+_UNANSWERED = """
+    select coalesce(array_agg(m.id), '{}') as ids
+    from mindful.memory m
+    where m.session_id = %(session_id)s and m.turn between %(first)s and %(last)s
+    having not exists (select from mindful.memory l where l.session_id = %(session_id)s and l.turn > %(last)s)
+"""
+
 
 async def chat(exchange: Exchange, body: ChatRequest) -> Response:
     """Answer the last message in the session that the others are."""
@@ -57,8 +67,8 @@ async def chat(exchange: Exchange, body: ChatRequest) -> Response:
         )
 
     async def answered() -> Any:
-        session_id = await client.session_continue(history)
-        return await client.llm_chat_detail(last["content"], session_id=session_id, **arguments)
+        async with _continued(exchange.database, exchange.caller, client, history) as session_id:
+            return await client.llm_chat_detail(last["content"], session_id=session_id, **arguments)
 
     detail = await exchange.whole(answered())
     usage = chunks.usage_of([vars(detail)])
@@ -129,16 +139,48 @@ async def streamed(
     session_id: UUID | None = None,
 ) -> AsyncGenerator[str | dict[str, Any], None]:
     """Yield the pieces of a reply, then what its row says."""
-    if session_id is None:
-        session_id = await client.session_continue(history)
-    pieces = client.llm_chat_stream(message, session_id=session_id, **arguments)
+    place = _continued(database, caller, client, history) if session_id is None else nullcontext(session_id)
+    async with place as known:
+        pieces = client.llm_chat_stream(message, session_id=known, **arguments)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                yield piece
+        (row,) = await database.rows(caller.tenant, _REPLY, {"session_id": known})
+        yield row | {"session_id": known}
+
+
+@asynccontextmanager
+async def _continued(
+    database: Database, caller: Caller, client: AsyncClient, history: list[dict[str, Any]]
+) -> AsyncIterator[UUID]:
+    """Give the session of a history. One that begins here with no message is deleted if it gets no reply."""
+    session_id = await client.session_continue(history)
     try:
-        async for piece in pieces:
-            yield piece
-    finally:
-        await pieces.aclose()
-    (row,) = await database.rows(caller.tenant, _REPLY, {"session_id": session_id})
-    yield row | {"session_id": session_id}
+        yield session_id
+    except BaseException:
+        if all(one["role"] in ("system", "developer") for one in history):
+            await undo(database, caller, session_id, True, 1, 0)
+        raise
+
+
+async def undo(
+    database: Database, caller: Caller, session_id: UUID, is_new: bool, first: int, last: int
+) -> None:
+    """Forget the turns before a question, or their session if it is new, unless a reply follows."""
+
+    async def forgotten() -> None:
+        client = database.client(caller.tenant, short=True)
+        place = {"session_id": session_id, "first": first, "last": last}
+        for row in await database.rows(caller.tenant, _UNANSWERED, place):
+            if is_new:
+                await client.session_delete(session_id)
+            elif row["ids"]:
+                await client.memory_forget(ids=row["ids"])
+
+    task = await database.run(forgotten(), short=True)
+    # What failed before is the error to show.
+    with suppress(ApiError, MindfulError):
+        await asyncio.shield(task)
 
 
 def x_mindful_of(row: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from mindful_serve.errors import ApiError
 from mindful_serve.exchange import Exchange
 
 _MODELS = """
-    select m.name, m.kind, m.provider, extract(epoch from m.created_at)::bigint as created
+    select m.name, m.kind, m.provider, floor(extract(epoch from m.created_at))::bigint as created
     from mindful.model m
     where m.withdrawn_at is null
     order by m.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 Text = Annotated[str, Field(max_length=1 << 20)]
 Messages = Annotated[list[dict[str, Any]], Field(min_length=1, max_length=10_000)]
@@ -25,10 +25,23 @@ def given_of(body: BaseModel, names: Iterable[str]) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(body, name, None)) is not None}
 
 
-class Body(BaseModel):
-    """A body whose members are all known."""
+class Known(BaseModel):
+    """An object whose members are all known; a member that is null is not given."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def given(cls, value: Any) -> Any:
+        """Leave out what is null."""
+        return (
+            {key: one for key, one in value.items() if one is not None} if isinstance(value, dict) else value
+        )
+
+
+class Body(Known):
+    """A body whose members are all known."""
+
     ARGUMENTS: ClassVar[Mapping[str, str]] = {}
     """Arguments of SQL functions that come from members of other names."""
 
@@ -41,10 +54,8 @@ class Body(BaseModel):
     service_tier: Literal["auto", "default"] | None = None
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(Known):
     """What a stream tells beside text."""
-
-    model_config = ConfigDict(extra="forbid")
 
     include_usage: bool = False
 
@@ -84,10 +95,8 @@ class Sampled(Body):
         return given | {"max_tokens": -1 if self.max_tokens is None else self.max_tokens}
 
 
-class JsonSchema(BaseModel):
+class JsonSchema(Known):
     """A named schema."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: Text
     schema_: dict[str, Any] = Field(default_factory=dict, alias="schema")
@@ -95,10 +104,8 @@ class JsonSchema(BaseModel):
     strict: bool | None = None
 
 
-class ResponseFormat(BaseModel):
+class ResponseFormat(Known):
     """What an answer must be."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
@@ -112,18 +119,14 @@ class ResponseFormat(BaseModel):
         return {"type": "object"} if self.type == "json_object" else None
 
 
-class NamedFunction(BaseModel):
+class NamedFunction(Known):
     """The name of a function."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: Text
 
 
-class ToolChoice(BaseModel):
+class ToolChoice(Known):
     """A function that must be called."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Literal["function"]
     function: NamedFunction
@@ -188,18 +191,14 @@ class RerankRequest(Body):
     return_documents: bool = False
 
 
-class ConversationRequest(BaseModel):
+class ConversationRequest(Known):
     """POST /v1/conversations."""
-
-    model_config = ConfigDict(extra="forbid")
 
     metadata: dict[str, str] | None = None
 
 
-class TextFormat(BaseModel):
+class TextFormat(Known):
     """What a response's text must be."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Literal["text", "json_object", "json_schema"]
     name: Text | None = None
@@ -208,26 +207,20 @@ class TextFormat(BaseModel):
     strict: bool | None = None
 
 
-class ResponseText(BaseModel):
+class ResponseText(Known):
     """The form of a response's text."""
-
-    model_config = ConfigDict(extra="forbid")
 
     format: TextFormat | None = None
 
 
-class ConversationName(BaseModel):
+class ConversationName(Known):
     """The conversation that a response belongs to."""
-
-    model_config = ConfigDict(extra="forbid")
 
     id: Annotated[str, Field(max_length=200)]
 
 
-class NamedTool(BaseModel):
+class NamedTool(Known):
     """A function that a response must call."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Literal["function"]
     name: Text

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any, LiteralString
 from uuid import UUID
 
-from mindful_client.errors import MindfulError
 from mindful_client.types import CompletionPiece
-from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 from mindful_serve import memory
 from mindful_serve.chunks import MEMORY, usage_of
 from mindful_serve.errors import ApiError
-from mindful_serve.exchange import Exchange, data
+from mindful_serve.exchange import Exchange
 from mindful_serve.requests import SAMPLING, NamedTool, ResponseRequest, given_of
+from mindful_serve.shown import Shown
 
 _ID = "resp_"
 # A stored response is named by its session and the turn of the message that it answers: a stream states the name in
@@ -51,12 +49,6 @@ _STORED = """
     select min(m.turn) as first, max(m.turn + coalesce((m.metadata ->> 'parts')::integer, 1) - 1) as last
     from mindful.memory m
     where m.session_id = %(session_id)s and m.id = any (%(ids)s::bigint[])
-"""
-_UNANSWERED = """
-    select coalesce(array_agg(m.id), '{}') as ids
-    from mindful.memory m
-    where m.session_id = %(session_id)s and m.turn between %(first)s and %(last)s
-    having not exists (select from mindful.memory l where l.session_id = %(session_id)s and l.turn > %(last)s)
 """
 
 
@@ -103,13 +95,17 @@ async def _forgotten(exchange: Exchange, body: ResponseRequest, messages: list[d
 async def _kept(exchange: Exchange, body: ResponseRequest, messages: list[dict[str, Any]]) -> Response:
     earlier, question = _parted(messages)
     client = exchange.database.client(exchange.caller.tenant)
-    session_id, turn = await _session(exchange, body)
     arguments = memory.arguments_of(exchange, body, body.max_output_tokens)
     if not body.model.startswith(MEMORY):
         arguments["memories"] = 0
+    place = _place(body)
 
-    def begun() -> AbstractAsyncContextManager[tuple[UUID, str]]:
-        return _begun(exchange, session_id, turn, body.instructions, earlier)
+    @asynccontextmanager
+    async def begun() -> AsyncIterator[tuple[UUID, str]]:
+        with _alone(exchange, place):
+            session_id, turn = await _session(exchange, body, place)
+            async with _begun(exchange, session_id, turn, body.instructions, earlier) as names:
+                yield names
 
     if body.stream:
         events = _KeptEvents(exchange, body)
@@ -166,24 +162,8 @@ async def _begun(
         yield session_id, f"{_ID}{session_id.hex}_{last + 1}"
     except BaseException:
         if session_id is not None:
-            work = _undo(exchange, session_id, is_new, first, last)
-            task = await exchange.database.run(work, short=True)
-            # The first error is the one to show.
-            with suppress(ApiError, MindfulError):
-                await asyncio.shield(task)
+            await memory.undo(exchange.database, exchange.caller, session_id, is_new, first, last)
         raise
-
-
-async def _undo(exchange: Exchange, session_id: UUID, is_new: bool, first: int, last: int) -> None:
-    """Forget the turns before a question, or their session if it is new, unless a reply follows."""
-    tenant = exchange.caller.tenant
-    client = exchange.database.client(tenant, short=True)
-    place = {"session_id": session_id, "first": first, "last": last}
-    for row in await exchange.database.rows(tenant, _UNANSWERED, place):
-        if is_new:
-            await client.session_delete(session_id)
-        elif row["ids"]:
-            await client.memory_forget(ids=row["ids"])
 
 
 def _parted(messages: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
@@ -195,8 +175,18 @@ def _parted(messages: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
     return [one for one in before if one["content"].strip()], last["content"]
 
 
-async def _session(exchange: Exchange, body: ResponseRequest) -> tuple[UUID | None, int]:
-    """Return the session that a body continues and its last turn, or None for a new one."""
+@dataclass(frozen=True)
+class _Place:
+    """What a body continues: a response or a conversation."""
+
+    param: str
+    given: str
+    sql: LiteralString
+    parameters: dict[str, Any]
+
+
+def _place(body: ResponseRequest) -> _Place | None:
+    """Return what a body continues, None for a new session."""
     given, param = body.previous_response_id, "previous_response_id"
     if body.conversation is not None:
         if given is not None:
@@ -204,15 +194,47 @@ async def _session(exchange: Exchange, body: ResponseRequest) -> tuple[UUID | No
         param = "conversation"
         given = body.conversation if isinstance(body.conversation, str) else body.conversation.id
     if given is None:
+        return None
+    parameters = conversation_of(given) if param == "conversation" else place_of(given)
+    if parameters is None:
+        raise _missing(param, given)
+    return _Place(param, given, _CONVERSATION if param == "conversation" else _RESPONSE, parameters)
+
+
+def _missing(param: str, given: str) -> ApiError:
+    return ApiError(404, f"there is no {param} {given!r}", code="not_found", param=param)
+
+
+@contextmanager
+def _alone(exchange: Exchange, place: _Place | None) -> Iterator[None]:
+    """Refuse a second answer in a session: both would have one id, which is that of the turn that comes next."""
+    if place is None:
+        yield
+        return
+    answering = exchange.database.answering
+    key = (exchange.caller.tenant, place.parameters["session_id"])
+    if key in answering:
+        message = "another request is being answered in this conversation: send this one again later"
+        raise ApiError(409, message, code="conversation_locked", param=place.param)
+    answering.add(key)
+    try:
+        yield
+    finally:
+        answering.remove(key)
+
+
+async def _session(
+    exchange: Exchange, body: ResponseRequest, place: _Place | None
+) -> tuple[UUID | None, int]:
+    """Return the session that a body continues and its last turn, or None for a new one."""
+    if place is None:
         return None, 0
-    place = conversation_of(given) if param == "conversation" else place_of(given)
-    sql = _CONVERSATION if param == "conversation" else _RESPONSE
-    rows = await exchange.database.rows(exchange.caller.tenant, sql, place) if place else []
+    rows = await exchange.database.rows(exchange.caller.tenant, place.sql, place.parameters)
     if not rows:
-        raise ApiError(404, f"there is no {param} {given!r}", code="not_found", param=param)
+        raise _missing(place.param, place.given)
     if not rows[0]["is_last"]:
         message = "the conversation went on after this response: give the id of its last one"
-        raise ApiError(400, message, code="unsupported_value", param=param)
+        raise ApiError(400, message, code="unsupported_value", param=place.param)
     if body.instructions not in (None, rows[0]["system_prompt"]):
         message = "the instructions of a conversation are those that it began with"
         raise ApiError(400, message, code="unsupported_value", param="instructions")
@@ -308,159 +330,6 @@ def _stateless_arguments(exchange: Exchange, body: ResponseRequest) -> dict[str,
     return arguments
 
 
-class Shown:
-    """A response while it is made, as an object and as events."""
-
-    def __init__(
-        self,
-        body: ResponseRequest,
-        response_id: str,
-        x_mindful: dict[str, Any] | None = None,
-        created: int | None = None,
-    ) -> None:
-        self._body = body
-        self.id = response_id
-        self.x_mindful = x_mindful
-        self._created = int(time.time()) if created is None else created
-        self._number = 0
-        self._message = f"msg_{uuid.uuid4().hex}"
-        self._text = ""
-        self._call: dict[str, Any] | None = None
-        self._is_open = False
-        self._reason: str | None = None
-        self.usage: dict[str, Any] | None = None
-
-    def take(self, text: str, calls: list[dict[str, str]], reason: str, usage: dict[str, Any] | None) -> None:
-        """Take a finished answer."""
-        self._text, self._reason, self.usage = text, reason, usage
-        if calls:
-            self._call = _call_item(calls[0]["id"], calls[0]["name"], calls[0]["arguments"])
-
-    def response(self) -> dict[str, Any]:
-        """Return the response as it stands."""
-        body = self._body
-        status = (
-            "in_progress"
-            if self._reason is None
-            else "incomplete"
-            if self._reason == "length"
-            else "completed"
-        )
-        shown: dict[str, Any] = {
-            "id": self.id,
-            "object": "response",
-            "created_at": self._created,
-            "status": status,
-            "error": None,
-            "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
-            "instructions": body.instructions,
-            "max_output_tokens": body.max_output_tokens,
-            "metadata": body.metadata or {},
-            "model": body.model,
-            "output": [] if self._reason is None else self._output(),
-            "parallel_tool_calls": False,
-            "previous_response_id": body.previous_response_id,
-            "store": body.store,
-            "temperature": body.temperature,
-            "text": _written(body.text) if body.text and body.text.format else {"format": {"type": "text"}},
-            "tool_choice": _written(body.tool_choice or "auto"),
-            "tools": [tool for tool in body.tools or [] if tool.get("type") == "function"],
-            "top_p": body.top_p,
-            "truncation": "disabled",
-            "usage": None if self.usage is None else _usage(self.usage),
-        }
-        if self.x_mindful is not None:
-            shown["x_mindful"] = self.x_mindful
-            shown["conversation"] = {"id": f"{memory.CONVERSATION}{self.x_mindful['session_id']}"}
-        return shown
-
-    def begin(self) -> list[dict[str, str]]:
-        """Return the events before an answer."""
-        return [
-            self._event(kind, response=self.response())
-            for kind in ("response.created", "response.in_progress")
-        ]
-
-    def text(self, text: str) -> list[dict[str, str]]:
-        """Return the events of a piece of text."""
-        events = [] if self._is_open else self._opened()
-        self._text += text
-        place = {"item_id": self._message, "output_index": 0, "content_index": 0}
-        return [*events, self._event("response.output_text.delta", **place, delta=text, logprobs=[])]
-
-    def piece(self, piece: CompletionPiece) -> list[dict[str, str]]:
-        """Return the events of a piece of an answer."""
-        if piece.usage is not None:
-            self._reason, self.usage = piece.finish_reason, usage_of([piece.usage])
-            return []
-        if piece.tool_call is None:
-            return self.text(piece.text) if piece.text else []
-        events = []
-        if self._call is None:
-            self._call = _call_item(piece.tool_call["id"], piece.tool_call["name"], "")
-            events.append(self._event("response.output_item.added", output_index=0, item=dict(self._call)))
-        self._call["arguments"] += piece.tool_call["arguments"]
-        place = {"item_id": self._call["id"], "output_index": 0, "delta": piece.tool_call["arguments"]}
-        return [*events, self._event("response.function_call_arguments.delta", **place)]
-
-    def end(self) -> list[dict[str, str]]:
-        """Return the events after an answer."""
-        events: list[dict[str, str]] = []
-        if self._call is not None:
-            place = {"item_id": self._call["id"], "output_index": 0, "name": self._call["name"]}
-            arguments = self._call["arguments"]
-            events.append(self._event("response.function_call_arguments.done", **place, arguments=arguments))
-        else:
-            if not self._is_open:
-                events += self._opened()
-            place = {"item_id": self._message, "output_index": 0, "content_index": 0}
-            events.append(self._event("response.output_text.done", **place, text=self._text, logprobs=[]))
-            events.append(self._event("response.content_part.done", **place, part=_text_part(self._text)))
-        (item,) = self._output()
-        events.append(self._event("response.output_item.done", output_index=0, item=item))
-        kind = "response.incomplete" if self._reason == "length" else "response.completed"
-        return [*events, self._event(kind, response=self.response())]
-
-    def finish(self, reason: str, usage: dict[str, Any] | None) -> None:
-        """Say why the answer ended, and what it cost."""
-        self._reason, self.usage = reason, usage
-
-    def _opened(self) -> list[dict[str, str]]:
-        self._is_open = True
-        item = {
-            "id": self._message,
-            "type": "message",
-            "status": "in_progress",
-            "role": "assistant",
-            "content": [],
-        }
-        place = {"item_id": self._message, "output_index": 0, "content_index": 0}
-        return [
-            self._event("response.output_item.added", output_index=0, item=item),
-            self._event("response.content_part.added", **place, part=_text_part("")),
-        ]
-
-    def _output(self) -> list[dict[str, Any]]:
-        if self._call is not None:
-            return [self._call | {"status": "completed"}]
-        status = "incomplete" if self._reason == "length" else "completed"
-        content = [_text_part(self._text)]
-        return [
-            {
-                "id": self._message,
-                "type": "message",
-                "status": status,
-                "role": "assistant",
-                "content": content,
-            }
-        ]
-
-    def _event(self, kind: str, **members: Any) -> dict[str, str]:
-        event = data({"type": kind, "sequence_number": self._number} | members) | {"event": kind}
-        self._number += 1
-        return event
-
-
 class _KeptEvents:
     """The events of a streamed response that is kept."""
 
@@ -488,32 +357,3 @@ class _KeptEvents:
             self._exchange.note(usage=usage)
             for event in shown.end():
                 yield event
-
-
-def _written(given: BaseModel | str) -> Any:
-    return given if isinstance(given, str) else given.model_dump(by_alias=True, exclude_none=True)
-
-
-def _call_item(call_id: str, name: str, arguments: str) -> dict[str, Any]:
-    return {
-        "id": f"fc_{call_id.removeprefix('call_')}",
-        "type": "function_call",
-        "status": "in_progress",
-        "call_id": call_id,
-        "name": name,
-        "arguments": arguments,
-    }
-
-
-def _text_part(text: str) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-
-
-def _usage(usage: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "input_tokens": usage["prompt_tokens"],
-        "input_tokens_details": usage["prompt_tokens_details"] | {"cache_write_tokens": 0},
-        "output_tokens": usage["completion_tokens"],
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": usage["total_tokens"],
-    }

@@ -11,12 +11,14 @@ from mindful_serve.chunks import usage_of
 from mindful_serve.errors import ApiError
 from mindful_serve.exchange import Exchange, number
 from mindful_serve.requests import ResponseRequest
-from mindful_serve.responses import Shown, conversation_of, place_of
+from mindful_serve.responses import conversation_of, place_of
+from mindful_serve.shown import Shown
 
 _MOST_ITEMS = 100
 # The reply to a turn, with what its generation cost where that is recorded.
 _REPLY: LiteralString = """
-    select m.id as message_id, m.session_id, m.content, m.turn, extract(epoch from m.created_at)::bigint as created,
+    select m.id as message_id, m.session_id, m.content, m.turn,
+        floor(extract(epoch from m.created_at))::bigint as created,
         m.metadata ->> 'model' as model, m.metadata ->> 'action' as action,
         (m.metadata ->> 'confidence')::real as confidence, (m.metadata ->> 'probability')::real as probability,
         coalesce(m.metadata -> 'memory_ids', '[]') as memory_ids, g.prompt_tokens, g.cached_tokens,
@@ -45,7 +47,7 @@ _INPUT: LiteralString = """
 """
 _FORGET: LiteralString = "select f.receipt_id from mindful.memory_forget(ids => %(ids)s::bigint[]) f"
 _SESSION: LiteralString = """
-    select s.session_id, s.metadata, extract(epoch from s.created_at)::bigint as created
+    select s.session_id, s.metadata, floor(extract(epoch from s.created_at))::bigint as created
     from mindful.session s
     where s.session_id = %(session_id)s
 """

@@ -81,8 +81,9 @@ def drop_roles(cluster: Cluster, database: str, named: list[str]) -> None:
             connection.execute(f"drop owned by {role}; drop role {role}")
 
 
-def test_the_tour_runs_as_it_stands(cluster: Cluster, database: str) -> None:
-    script = "\n".join(blocks(ROOT / "docs/tour.md", "sql"))
+@pytest.mark.parametrize("page", ["tour.md", "operation.md"])
+def test_pages_that_are_followed_run_as_they_stand(page: str, cluster: Cluster, database: str) -> None:
+    script = "\n".join(blocks(ROOT / "docs" / page, "sql"))
     try:
         run_psql(cluster.dsn(database), script=script)
     finally:

@@ -12,8 +12,10 @@ import psycopg
 from mindful_client.calls.statement import json_default
 from mindful_client.errors import MindfulError
 
-_CONTROLS = re.compile(r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]")
-_JSON_CONTROLS = re.compile(r"[\x7f-\x9f]")
+_ORDER = r"\u202a-\u202e\u2066-\u2069"
+"""Characters that reverse the order in which a terminal shows what follows."""
+_CONTROLS = re.compile(rf"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]|[{_ORDER}]")
+_JSON_CONTROLS = re.compile(rf"[\x7f-\x9f{_ORDER}]")
 """Control characters that json.dumps does not escape."""
 _SERVER = "Check MINDFUL_DSN or --dsn, such as 'host=localhost dbname=app'."
 _TENANT = "Set MINDFUL_TENANT or pass --tenant, such as --tenant customer-7."

@@ -40,11 +40,11 @@ def read_lines(file: IO[bytes]) -> Iterator[Json]:
 
 def _values(file: IO[bytes]) -> Iterator[Any]:
     """Yield the JSON values of a file: elements of an array, lines, or one object."""
-    import ijson
-
     start = file.read(1 << 10).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     file.seek(3 if file.seek(0) == 0 and file.read(3) == b"\xef\xbb\xbf" else 0)
     if start == b"[":
+        import ijson  # of the extra ingest, which lines need not
+
         try:
             yield from ijson.items(file, "item", use_float=True)
         except ijson.JSONError as error:
