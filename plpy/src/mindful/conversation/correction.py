@@ -244,18 +244,13 @@ def _with(statement: str, fragment: str) -> str | None:
     if not _says_no_more(fragment, [value for _, *found in values for value in chain(*found)], statement):
         return None
     said, settled = statement, set[int]()
-    restates = _RESTATES.match(fragment) is not None
     for form, right, wrong in values:
-        if restates and len(right) > 1:  # the name that the clause is about, and its value
-            kept = [value for value in right if _has_value(statement, form, value)]
-            settled.update(place for value in kept for place in range(*value.span()))
-            right = [value for value in right if value not in kept]
+        kept = _kept(statement, form, right, fragment)
+        settled.update(at for value in kept for at in range(*value.span()))
+        right = [value for value in right if value not in kept]
         if len(right) != 1 or settled.intersection(range(*right[0].span())):
             continue
-        place = _place(said, form, right[0], fragment, wrong)
-        if place and restates and not _ends_like(said[: place.start()], fragment[: right[0].start()]):
-            continue
-        if place:
+        if place := _place(said, form, right[0], fragment, wrong):
             said = f"{said[: place.start()]}{right[0][0]}{said[place.end() :]}"
         elif not _has_value(statement, form, right[0]):
             continue
@@ -309,7 +304,18 @@ def _place(statement: str, form: Linear, right: Found, fragment: str, wrong: Seq
     if len(values) > 1:
         before = _word_before(fragment, right)
         values = [value for value in values if before and _word_before(statement, value) == before]
+    if _RESTATES.match(fragment):
+        values = [
+            value for value in values if _ends_like(statement[: value.start()], fragment[: right.start()])
+        ]
     return values[0] if len(values) == 1 and values[0][0].lower() != right[0].lower() else None
+
+
+def _kept(statement: str, form: Linear, right: Sequence[Found], fragment: str) -> list[Found]:
+    """Return what a clause about a name repeats of the statement: the name, beside a value that is new."""
+    if len(right) == 1 or not _RESTATES.match(fragment):
+        return []
+    return [value for value in right if _has_value(statement, form, value)]
 
 
 def _ends_like(statement: str, fragment: str) -> bool:
