@@ -113,6 +113,14 @@ def test_what_was_said_in_the_conversation_counts(known: psycopg.Connection) -> 
 
 
 @pytest.mark.shares
+def test_what_the_message_itself_tells_is_no_unknown(known: psycopg.Connection) -> None:
+    reply, action, *_ = chat(known, "Anna is coming on Tuesday with the kids. When is Anna coming?")
+    assert "Tuesday" in str(reply)
+    assert action != "abstain"
+    assert chat(known, "I live in Graz. Where does my brother live?")[1] == "abstain"
+
+
+@pytest.mark.shares
 def test_the_setting_turns_it_off(known: psycopg.Connection) -> None:
     known.execute("select setting_set('chat_unknown', 'false')")
     assert not str(chat(known, "What is my sister's phone number?")[0]).startswith(UNKNOWN)

@@ -51,6 +51,21 @@ FLIGHT = "Anna's flight lands at ten."
         ),
         ("Tom has the key.", "No, Anna.", "Anna has the key."),
         (
+            "My sister Ida moved to Lyon in March.",
+            "Actually, Ida moved to Nice, not Lyon.",
+            "My sister Ida moved to Nice in March.",
+        ),
+        (
+            "My brother Tom lives in Oslo.",
+            "Correction: Tom lives in Bergen.",
+            "My brother Tom lives in Bergen.",
+        ),
+        (
+            "Tom lives in Oslo and Anna lives in Rome.",
+            "Actually, Anna lives in Bari.",
+            "Tom lives in Oslo and Anna lives in Bari.",
+        ),
+        (
             "The venue is the Old Mill in Cork.",
             "No, it's the New Mill.",
             "The venue is the New Mill in Cork.",
@@ -171,6 +186,9 @@ def test_a_correction_belongs_to_the_statement_before_it(
         ("There are sixty hives.", "Not six but seven."),
         ("Karin has the cat.", "Not Kari but Eva."),
         ("The rent is 950 pounds.", "No, 550 dollars."),
+        ("Tom lives in Oslo, with Anna.", "Actually, Anna lives in Bergen."),
+        ("Tom lives in Oslo.", "Wait, Tom likes Bergen."),
+        ("My brother Tom lives in Oslo.", "Tom lives in Bergen."),
     ],
 )
 def test_other_messages_correct_nothing(statement: str, message: str) -> None:
@@ -180,6 +198,19 @@ def test_other_messages_correct_nothing(statement: str, message: str) -> None:
 def test_corrections_follow_one_another_until_something_else_is_said() -> None:
     later = ["No, on Thursday.", "Sorry, I mean Friday.", "The cat is black.", "No, on Sunday."]
     assert corrected(MEETING, later) == "The meeting with the bank is on Friday."
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [("No, my car is blue.", "My car is a blue Volvo."), ("No, grey.", "My car is a red Volvo.")],
+)
+def test_after_a_question_of_the_user_a_correction_has_a_subject(message: str, expected: str) -> None:
+    statement = "My car is a red Volvo."
+    assert corrected(statement, ["What color is it?", message]) == expected
+    before = [{"role": "user", "content": "What color is it?"}, {"role": "user", "content": statement}]
+    assert (statement_corrected(before, message) is not None) is (expected != statement)
+    turns = [{"role": "user", "content": message}, *before]
+    assert corrected_turns(turns)[-1]["content"] == expected
 
 
 def test_turns_are_read_as_corrected() -> None:
@@ -224,6 +255,7 @@ def test_a_correction_follows_its_statement_soon(between: int, day: str) -> None
         ("It is on the 13th, not the 12th.", True),
         ("My car is red, not blue.", False),
         ("Sorry, the dentist is on Friday.", False),
+        ("Actually, Ida moved to Nice.", False),
         ("My sister is not married.", False),
         ("She is not allergic to nuts.", False),
         ("The clock is wrong, it is slow.", False),

@@ -19,7 +19,9 @@ def test_an_answer_that_goes_on_is_no_loop(text: str) -> None:
     assert not any(loop_start(text[:end]) for end in range(len(text) + 1))
 
 
-@pytest.mark.parametrize("unit", ["a city of love and ", "1. ", "I am a helpful assistant.\n"])
+@pytest.mark.parametrize(
+    "unit", ["a city of love and ", "1. ", "I am a helpful assistant.\n", "\U0001f44d\n"]
+)
 def test_a_loop_is_cut_to_its_first_round(unit: str) -> None:
     watch, text = LoopWatch(), "It is " + unit * 60
     tokens = next(at for at, letter in enumerate(text, 1) if watch.push(letter, at))

@@ -56,6 +56,12 @@ _FRAGMENT = Short(
     IGNORECASE,
 )
 """What remains of a correction: "it is on Thursday", "Mr. Berg"."""
+_RESTATES = Short(
+    r"^(?!(?:It|They|That|This|He|She|I|We|You|The|My|Our|His|Her|Their|Your|An?|Not|In|On|At|To|From|By|Make)\b)"
+    rf"{FULL_NAME} \w+(?: {_WORD}){{1,6}}[.!]*$",
+    LONGEST,
+)
+"""A clause about a name: "Pauline moved to Marseille, not Lyon"."""
 _BEING = frozenset({"is", "s", "are", "re", "was", "were", "will", "ll", "should", "has", "have"})
 _CUE = linear(
     r"\b(?:no|nope|nah|not|wait|hold on|hang on|sorry|oops|actually|correction|scratch that|rather|instead of|i meant?|"
@@ -133,7 +139,8 @@ def corrects(message: str) -> str | None:
     rest = _TAIL.sub(".", message[opening.end() :] if opening else message).strip()
     if _BUT.match(rest):
         return rest
-    if not rest or not _FRAGMENT.match(rest) or _LANGUAGE.search(rest):
+    restates = opening is not None and _RESTATES.match(rest) is not None
+    if not rest or not (restates or _FRAGMENT.match(rest)) or _LANGUAGE.search(rest):
         return None
     if opening and _ADDRESSED.match(rest) and opening[0].lower().endswith(("no ", "sorry ", "wait ", "on ")):
         return None  # "Sorry Anna!"
@@ -144,7 +151,7 @@ def corrects(message: str) -> str | None:
 def is_bare(message: str) -> bool:
     """Return whether a message corrects another one and has no subject, so that it says nothing by itself."""
     fragment = corrects(message)
-    return fragment is not None and _HAS_SUBJECT.match(fragment) is None
+    return fragment is not None and not _has_subject(fragment)
 
 
 def is_correction_of(statement: str, message: str) -> bool:
@@ -155,17 +162,23 @@ def is_correction_of(statement: str, message: str) -> bool:
 def corrected(statement: str, later: Iterable[str]) -> str:
     """Return what a statement says after the messages that follow it, up to the first that does not correct it.
 
-    ASKED among the messages is a question of the assistant, to which "No, at noon." is the answer.
+    ASKED among the messages is a question of the assistant, to which "No, at noon." is the answer. After a question
+    of the user, "No, blue." may correct its answer: only a correction with a subject is read.
     """
-    is_asked = False
+    is_asked = is_apart = False
     for message in later:
         if message == ASKED:
             is_asked = True
             continue
+        if _asks(message):
+            is_asked, is_apart = False, True
+            continue
         fragment = None if is_asked and _DENIES.match(message) else corrects(message)
-        if fragment is None or (said := _with(statement, fragment)) is None:
+        if fragment is None or (is_apart and not _has_subject(fragment)):
             break
-        statement, is_asked = said, False
+        if (said := _with(statement, fragment)) is None:
+            break
+        statement, is_asked, is_apart = said, False, False
     return statement
 
 
@@ -178,7 +191,7 @@ def statement_corrected(before: Sequence[Row], message: str) -> Row | None:
     for turn in before:
         if turn["role"] != "user":
             later = [ASKED, *later] if turn["content"] == ASKED else later
-        elif corrects(turn["content"]):
+        elif _asks(turn["content"]) or corrects(turn["content"]):
             later = [turn["content"], *later]
         else:
             statement = turn["content"]
@@ -197,11 +210,19 @@ def corrected_turns(turns: Sequence[Row]) -> list[Row]:
             later.appendleft(ASKED if _ends_asking(content) else None)
             continue
         said.append({**turn, "content": corrected(content, filter(None, later))})
-        if corrects(content):
+        if _asks(content) or corrects(content):
             later.appendleft(content)
         else:
             later.clear()
     return said
+
+
+def _asks(message: str) -> bool:
+    return message.rstrip().endswith("?")
+
+
+def _has_subject(fragment: str) -> bool:
+    return bool(_HAS_SUBJECT.match(fragment) or _RESTATES.match(fragment))
 
 
 def _ends_asking(content: str) -> bool:
@@ -224,6 +245,9 @@ def _with(statement: str, fragment: str) -> str | None:
         return None
     said, settled = statement, set[int]()
     for form, right, wrong in values:
+        kept = _kept(statement, form, right, fragment)
+        settled.update(at for value in kept for at in range(*value.span()))
+        right = [value for value in right if value not in kept]
         if len(right) != 1 or settled.intersection(range(*right[0].span())):
             continue
         if place := _place(said, form, right[0], fragment, wrong):
@@ -280,7 +304,24 @@ def _place(statement: str, form: Linear, right: Found, fragment: str, wrong: Seq
     if len(values) > 1:
         before = _word_before(fragment, right)
         values = [value for value in values if before and _word_before(statement, value) == before]
+    if _RESTATES.match(fragment):
+        values = [
+            value for value in values if _ends_like(statement[: value.start()], fragment[: right.start()])
+        ]
     return values[0] if len(values) == 1 and values[0][0].lower() != right[0].lower() else None
+
+
+def _kept(statement: str, form: Linear, right: Sequence[Found], fragment: str) -> list[Found]:
+    """Return what a clause about a name repeats of the statement: the name, beside a value that is new."""
+    if len(right) == 1 or not _RESTATES.match(fragment):
+        return []
+    return [value for value in right if _has_value(statement, form, value)]
+
+
+def _ends_like(statement: str, fragment: str) -> bool:
+    """Return whether a statement ends with the words of a fragment."""
+    words = [word.lower() for word in _SAID.findall(fragment)]
+    return [word.lower() for word in _SAID.findall(statement)][-len(words) :] == words
 
 
 def _are_alike(one: str, other: str) -> bool:

@@ -11,13 +11,14 @@ from mindful.conversation.about import known
 from mindful.conversation.bearing import Bearing
 from mindful.conversation.bridge import named_instead
 from mindful.conversation.clarification import Clarified
-from mindful.conversation.expected import answers, kind_of
+from mindful.conversation.expected import answers, kind_of, sentences
 from mindful.conversation.lesson import Lesson, lessons
 from mindful.conversation.matter import BEARS
 from mindful.conversation.near import Given
 from mindful.conversation.prompt import OWN, Part
 from mindful.conversation.reading import Reading
 from mindful.conversation.restated import restated
+from mindful.conversation.statement import declares
 from mindful.core.ports import Database, Row
 from mindful.core.vector import to_text
 from mindful.models import runtime
@@ -185,6 +186,8 @@ class Recall:
             if found.says_anything(row["id"]) and found.concerns(row["id"], row["similarity"] is not None)
         ]
         found, kept = self._newest(found, kept, most, embedder, weigh)
+        if found.unknown and self._tells_itself(message, embedder):
+            found = found._replace(own=False)  # the model answers from the message
         self.bearing = found
         if bridged := self._bridged(found, embedder, most):
             return bridged
@@ -202,6 +205,17 @@ class Recall:
             ),
         )
         return found.newest_first(rest)
+
+    def _tells_itself(self, message: str, embedder: FoundEmbedder) -> bool:
+        """Return whether a message states what it then asks: "I have two dogs, Rex and Bo. What are they called?"."""
+        said = sentences(message)
+        told = [sentence for sentence in said[:-1] if declares(sentence)]
+        if not told or not said[-1].endswith("?"):
+            return False
+        contents = {-at: text for at, text in enumerate(told, start=1)}
+        vector = to_text(embedder.embed([said[-1]])[0])
+        near = Given(self._db, embedder, contents)
+        return bool(bearing.weigh(self._db, said[-1], embedder, vector, contents, near).answering)
 
     def _newest(
         self,

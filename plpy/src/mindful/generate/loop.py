@@ -8,6 +8,14 @@ _LEAST_LENGTH = 80
 _LONGEST_UNIT = 240
 
 
+_FIRST_EMOJI = "\U0001f000"
+
+
+def _counts(letter: str) -> bool:
+    """Return whether a character makes a loop of what repeats it. Lines of dashes are none."""
+    return letter.isalnum() or letter >= _FIRST_EMOJI
+
+
 def loop_start(text: str) -> int | None:
     """Return where the second of at least three equal parts begins with which a text ends; None without such parts."""
     for length in range(2, min(_LONGEST_UNIT, len(text) // _LEAST_REPEATS) + 1):
@@ -16,7 +24,7 @@ def loop_start(text: str) -> int | None:
         if len(text) < repeats * length or text[-1] != text[-1 - length]:
             continue
         unit = text[-length:]
-        if text.endswith(unit * repeats) and any(letter.isalnum() for letter in unit):
+        if text.endswith(unit * repeats) and any(map(_counts, unit)):
             start = len(text) - repeats * length
             while start >= length and text[start - length : start] == unit:
                 start -= length
