@@ -96,6 +96,7 @@ def test_a_wrong_member_is_named(service: Service, wrong: dict[str, Any], param:
         ("/v1/embeddings", {"input": " "}, "input"),
         ("/v1/embeddings", {"input": ["a"] * 3000}, "input"),
         ("/v1/rerank", {"query": "a", "documents": ["a"], "top_n": 1 << 63}, "top_n"),
+        ("/v1/rerank", {"query": "a", "documents": [" "]}, "documents"),
         ("/v1/responses", {"input": "a\0b"}, "input"),
         ("/v1/responses", {"input": "a", "instructions": "a\0b"}, "instructions"),
         ("/v1/responses", {"input": "a", "max_output_tokens": 0}, "max_output_tokens"),

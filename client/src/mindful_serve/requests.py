@@ -185,6 +185,8 @@ class EmbeddingRequest(Body):
 class RerankRequest(Body):
     """POST /v1/rerank."""
 
+    ARGUMENTS = {"content": "documents"}
+
     query: Text
     documents: Annotated[list[Any], Field(min_length=1, max_length=2048)]
     top_n: Annotated[int, Field(ge=1, le=(1 << 31) - 1)] | None = None
