@@ -94,7 +94,7 @@ image-test: #: as root: the demo, tests and linters on a bare Debian made by deb
 lint: dev build #: check style, types, the SQL's security and the shell scripts
 	@$(dev)ruff check .
 	@$(dev)ruff format --check .
-	@MYPYPATH=$(setup) $(dev)mypy
+	@$(dev)mypy
 	@$(dev)lint-imports --no-cache
 	@$(setup)/pgspot.sh $(dev)pgspot
 	@PATH=$(dev):$$PATH shellcheck -x -P SCRIPTDIR $$(git ls-files '*.sh') .ci/run

@@ -93,6 +93,7 @@ drop function memory_recall(text, integer, text[], jsonb, uuid, timestamptz, int
 -- include sql/memory/candidate.sql _mindful.recall_filter
 -- include sql/memory/candidate.sql _mindful.recall_admits
 -- include sql/models/registry.sql _mindful.embedding_index
+-- include sql/memory/embedding.sql _mindful.distance
 -- include sql/memory/candidate.sql _mindful.recall_nearest
 -- include sql/memory/candidate.sql _mindful.recall_nearest_broad
 -- include sql/memory/candidate.sql _mindful.recall_nearest_broadest
@@ -350,6 +351,7 @@ comment on column model.options is
 -- include sql/generate/each.sql _mindful.llm_embed_each
 -- include sql/memory/recall.sql _mindful.recall_reranked
 -- include sql/memory/sweep.sql embedding_compare
+-- include sql/memory/duplicate.sql _mindful.memory_near
 -- include sql/generate/llm.sql llm_embed
 -- include sql/generate/each.sql llm_embed_many
 -- include sql/generate/llm.sql llm_embed_many

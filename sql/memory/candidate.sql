@@ -148,26 +148,24 @@ set hnsw.iterative_scan = 'relaxed_order'
 set enable_seqscan = off
 set hnsw.max_scan_tuples = 200000
 as $$
-declare
-    vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
 begin
     -- The tenant as a constant: an index of its own is found by it.
     return query execute format('
         select n.id, 1 - n.distance
         from (
-            select e.id, (e.embedding operator(%1$s.<=>) $1) %4$s as distance
+            select e.id, _mindful.distance(e.embedding, $1) %3$s as distance
             from ' || case
-                when filter is null then 'mindful.%2$I e where e.tenant = %3$L'
-                when by_index then 'mindful.%2$I e cross join lateral (
+                when filter is null then 'mindful.%1$I e where e.tenant = %2$L'
+                when by_index then 'mindful.%1$I e cross join lateral (
                     select from mindful.memory m where m.tenant = e.tenant and m.id = e.id and _mindful.recall_admits($3, m) offset 0
-                ) m where e.tenant = %3$L'
+                ) m where e.tenant = %2$L'
                 else 'mindful.memory m cross join lateral (
-                    select e.id, e.embedding from mindful.%2$I e where e.tenant = m.tenant and e.id = m.id offset 0
-                ) e where m.tenant = %3$L and _mindful.recall_admits($3, m)'
+                    select e.id, e.embedding from mindful.%1$I e where e.tenant = m.tenant and e.id = m.id offset 0
+                ) e where m.tenant = %2$L and _mindful.recall_admits($3, m)'
             end || '
             order by distance
             limit $2
-        ) n', vector_schema, _mindful.embedding_table(embedder), _mindful.tenant(),
+        ) n', _mindful.embedding_table(embedder), _mindful.tenant(),
         case when not by_index then '+ 0' end)  -- no index gives this order
     using embedding, candidates, filter;
 end

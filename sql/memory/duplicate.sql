@@ -42,7 +42,6 @@ set hnsw.iterative_scan = 'strict_order'
 as $$
 declare
     embedder text := (select f.name from _mindful.model_find('embedder', null) f);
-    vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
     least_similarity double precision := mindful.setting_get('memory_duplicate_similarity') #>> '{}';
     found_embedding text;
     found_id bigint;
@@ -59,14 +58,14 @@ begin
     execute format('
         select n.id
         from (
-            select m.id, e.embedding operator(%1$s.<=>) $1::%1$s.vector as distance
-            from mindful.%2$I e
+            select m.id, _mindful.distance(e.embedding, _mindful.vector($1)) as distance
+            from mindful.%1$I e
             join mindful.memory m on m.tenant = e.tenant and m.id = e.id and m.content_hash = e.content_hash
-            where e.tenant = %3$L and e.id <> all ($2) and m.metadata @> $3 and _mindful.memory_joinable(m)
-            order by e.embedding operator(%1$s.<=>) $1::%1$s.vector
+            where e.tenant = %2$L and e.id <> all ($2) and m.metadata @> $3 and _mindful.memory_joinable(m)
+            order by _mindful.distance(e.embedding, _mindful.vector($1))
             limit 1
         ) n
-        where n.distance <= 1 - $4', vector_schema, _mindful.embedding_table(embedder), fact.tenant)
+        where n.distance <= 1 - $4', _mindful.embedding_table(embedder), fact.tenant)
     using found_embedding, later, fact.metadata, least_similarity into found_id;
     return found_id;
 end

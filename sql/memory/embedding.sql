@@ -5,6 +5,23 @@ begin atomic
 end;
 comment on function _mindful.vector(text) is 'A vector from its text, wherever the extension vector is installed.';
 
+-- Bound when they are made. Where a role may create objects beside pgvector, a query would take its <=> (halfvec, vector).
+-- Both are inlined, so an index gives their order.
+create function _mindful.distance(embedding vector, query vector) returns double precision
+language sql immutable parallel safe security invoker
+begin atomic
+    select embedding <=> query;
+end;
+comment on function _mindful.distance(vector, vector) is 'Returns the cosine distance of an embedding and the vector of a query.';
+
+create function _mindful.distance(embedding halfvec, query vector) returns double precision
+language sql immutable parallel safe security invoker
+begin atomic
+    select embedding <=> query::halfvec;
+end;
+comment on function _mindful.distance(halfvec, vector) is
+'Returns the cosine distance of an embedding and the vector of a query, in half precision.';
+
 create function _mindful.embedding_table_create(model text, dims integer) returns void
 language plpgsql volatile parallel unsafe security definer
 set search_path = pg_catalog, mindful, pg_temp

@@ -196,7 +196,6 @@ set search_path = pg_catalog, mindful, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    vector_schema text := (select extnamespace::regnamespace from pg_extension where extname = 'vector');
     embedder text;
 begin
     perform _mindful.text_argument('query', query), _mindful.integer_argument('k', k, 1, 1000);
@@ -207,14 +206,14 @@ begin
         return query execute format('
             select $1, row_number() over (order by n.distance), n.id, 1 - n.distance, m.content
             from (
-                select e.id, e.embedding operator(%1$s.<=>) $2::%1$s.vector as distance
-                from mindful.%2$I e
-                where e.tenant = %3$L
-                order by e.embedding operator(%1$s.<=>) $2::%1$s.vector
+                select e.id, _mindful.distance(e.embedding, _mindful.vector($2)) as distance
+                from mindful.%1$I e
+                where e.tenant = %2$L
+                order by _mindful.distance(e.embedding, _mindful.vector($2))
                 limit $3
             ) n
-            join mindful.memory m on m.tenant = %3$L and m.id = n.id
-            order by 2', vector_schema, _mindful.embedding_table(embedder), _mindful.tenant())
+            join mindful.memory m on m.tenant = %2$L and m.id = n.id
+            order by 2', _mindful.embedding_table(embedder), _mindful.tenant())
         using embedder, mindful.llm_embed(query, embedder)::text, k;
     end loop;
 end

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import psycopg
 import pytest
-from support import fails, one
+from psycopg.types.json import Jsonb
+from support import SCRIPTED_GENERATOR, fails, one
 from support.files import readable_folder
 
 SECRET = "The safe opens with 4711."
@@ -51,6 +52,31 @@ def test_temporary_objects(victim: psycopg.Connection, bob: psycopg.Connection) 
     ]
     assert bob.execute("select tenant from mindful.memory").fetchall() == [(bob.info.user,)]
     assert bob.execute("select count(*) from pg_temp.memory").fetchone() == (0,)
+
+
+def test_operators_beside_pgvector(
+    victim: psycopg.Connection, db: psycopg.Connection, admin: psycopg.Connection, bob: psycopg.Connection
+) -> None:
+    """Adds a better operator to pgvector's schema, for vectors in half precision."""
+    options = Jsonb({"dims": 64, "vector_type": "halfvec"})
+    admin.execute("select model_register('half', 'embedder', 'scripted', '', %s)", (options,))
+    admin.execute("select model_default_set('half', force => true)")
+    schema = one(db, "select extnamespace::regnamespace::text from pg_extension where extname = 'vector'")
+    db.execute(f'grant create, usage on schema {schema} to "{bob.info.user}"')
+    for statement in (
+        "create table loot (what text)",
+        "grant all on loot to public",
+        f"""create function steal(halfvec, vector) returns double precision language plpgsql as $$
+           begin insert into {schema}.loot select content from mindful.memory; return 0; end $$""",
+        "create operator <=> (leftarg = halfvec, rightarg = vector, function = steal)",
+    ):
+        bob.execute(f"set search_path = {schema}; {statement}")
+    assert one(victim, "select content from memory_recall('How does the safe open?')") == SECRET
+    victim.execute("""select setting_set('memory_duplicates', '"join_near"')""")
+    victim.execute("select memory_insert('The safe opens with 4711!')")
+    victim.execute("select llm_chat('How does the safe open?', model => %s)", (SCRIPTED_GENERATOR,))
+    victim.execute("select * from embedding_compare('safe', '{half}')")
+    assert bob.execute("select * from loot").fetchall() == []
 
 
 def test_settings_of_the_log(bob: psycopg.Connection) -> None:

@@ -29,6 +29,9 @@ def files_that_state(version: str, root: Path) -> list[Path]:
 
 def _sources(root: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(root):
+        if "pyvenv.cfg" in names:
+            folders.clear()
+            continue
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__")) or name == ".ci")
         for name in sorted(names):
             path = (Path(folder) / name).relative_to(root)
