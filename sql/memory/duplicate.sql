@@ -33,7 +33,7 @@ begin atomic
         and fact.valid_from is null and fact.valid_to is null;
 end;
 comment on function _mindful.memory_joinable(memory) is
-'Returns whether a memory can be joined with another: a fact without a source and without an end of validity.';
+'Returns whether a memory can be joined with another: a fact that is not superseded, without a source and without limits of validity.';
 
 create function _mindful.memory_near(fact memory, later bigint[]) returns bigint
 language plpgsql stable parallel restricted security invoker
@@ -161,7 +161,7 @@ begin
 end
 $$;
 comment on function _mindful.memory_join(bigint[], boolean) is
-'Joins new facts with those that exist, and returns for each the id that stays. The existing facts are counted as used and get the evidence of the new ones.';
+'Joins new facts with those that exist, and returns for each the id that stays. The repetitions of the existing facts are counted, and they get the evidence of the new ones.';
 
 create function _mindful.memory_supersede(ids bigint[]) returns void
 language plpgsql volatile parallel unsafe security invoker

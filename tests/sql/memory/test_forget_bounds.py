@@ -51,7 +51,7 @@ def test_nothing_is_drawn_from_what_is_being_forgotten(connect: Connect) -> None
             )
             while not one(first, "select count(*) from pg_locks where not granted"):
                 assert not waiting.done()
-        with fails("23503", hint=None):
+        with fails("42704", hint="memory_list"):
             waiting.result()
     assert contents(first) == ["Ana has a PIN."]
 
