@@ -103,6 +103,12 @@ def test_a_query_that_does_not_serve_is_refused(
 
 
 @pytest.mark.shares
+def test_a_table_without_its_schema_is_not_found(examples: psycopg.Connection) -> None:
+    with fails("42P01", "public"):
+        examples.execute("select classifier_train('things', 'select content, label from example')")
+
+
+@pytest.mark.shares
 def test_texts_are_not_read_beyond_what_a_connection_may_hold(examples: psycopg.Connection) -> None:
     # 256 of these texts are the limit, and row 501 divides by zero.
     rows = "select repeat('tea ', 65536), (1 / (501 - i))::text from generate_series(1, 10000) i"

@@ -291,6 +291,18 @@ def test_both_turns_are_stored_after_the_reply_and_the_reply_says_what_it_rests_
     assert conversation.outcome()["message_id"] == 201
 
 
+@pytest.mark.parametrize(
+    ("message", "has_signals"), [("My cat is called Misha.", False), ("What is a cat?", True)]
+)
+def test_a_reply_to_a_statement_is_no_answer_to_label(message: str, has_signals: bool) -> None:
+    db = database(acknowledge=True, settings={"chat_flag_notice": True})
+    reply = chat_of(db, message).answer()
+    ((stored,),) = db.arguments_of("insert into mindful.decision")
+    [decision] = json.loads(stored)
+    assert (bool(decision["signals"]), decision["action"]) == (has_signals, "uncalibrated")
+    assert reply.endswith("]") is has_signals
+
+
 def test_a_reply_of_nothing_is_still_a_turn() -> None:
     db = database(default="")
     list(chat_of(db).stream())

@@ -17,6 +17,9 @@ from mindful.conversation.spelling import spelled
         ("its the 20th, not the 19th", "it's the 20th, not the 19th"),
         ("no its 4417", "no it's 4417"),
         ("whats my nans 80th", "what's my nan's 80th"),
+        ("waht is teh code", "what is the code"),
+        ("Wahts my mums name", "what's my mum's name"),
+        ("whre do i live?", "where do i live?"),
         ("theyre here, lets go", "they're here, let's go"),
     ],
 )

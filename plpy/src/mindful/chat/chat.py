@@ -189,7 +189,7 @@ class Chat:
 
     def _notice(self) -> str:
         assert self._decision is not None
-        flagged = self._wanted.chat_flag_notice and self._decision.unsure
+        flagged = self._wanted.chat_flag_notice and self._decision.unsure and bool(self._decision.signals)
         return action.notice(self._decision) if flagged else ""
 
     def _finish(self, reply: Reply, wanted: action.Settings, streamed: bool = False) -> str:

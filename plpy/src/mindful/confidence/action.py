@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from mindful.confidence import attempt
 from mindful.confidence.attempt import Asking, Attempt
-from mindful.confidence.decision import Decision, decide, decide_answer, record
+from mindful.confidence.decision import UNCALIBRATED, Decision, decide, decide_answer, record
 from mindful.confidence.evidence import Evidence, as_alternatives, counted, draw, gather
 from mindful.confidence.signal import Signals
 from mindful.conversation import clarification
@@ -162,6 +162,11 @@ def act(
     session_id: str | None = None,
 ) -> Trail:
     """Decide about a reply. While it is flagged, take the steps that the settings enable, in order."""
+    if context.acknowledges:
+        # It answers no question. Labels of such replies, which are right, would pass for labels of answers.
+        decision = Decision(call.spec.name, bool(context.notes), {}, action=UNCALIBRATED)
+        decision.reason, decision.generation_id = "the message asks nothing", call.generation_id
+        return Trail(db, wanted, sampling, Attempt(call, context, reply.text, decision))
     trail = judge(db, wanted, call, context, sampling, reply)
     trail.asking = trail.asking._replace(session_id=session_id)
     for step in (_retrieve, _weigh, _escalate, _retry, _clarify, _abstain, _offer):

@@ -9,6 +9,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from mindful.conversation.asked import thing_named
 from mindful.conversation.contrast import contrasts
 from mindful.conversation.expected import (
     EMPTY,
@@ -87,6 +88,7 @@ SEVERAL = linear(r"(?<!\bwhen )\b(?:are|were|both|all|which of|names of|list)\b"
 """Forms of questions that ask for more than one thing, so that no statement replaces another."""
 _TELLS_NAME = linear(r"\b(?:your (?:\w+ )?name is|you are|you're|call(?:ed)? you|you go by) (.*)", IGNORECASE)
 _DENIES = linear(r"\b(?:no|not|never|cannot)\b|n['\u2019]t\b", IGNORECASE)
+_KIND = frozenset(("is", "was", "a", "an"))
 _NUMBER = linear(r"\d+")
 _NAME = linear(rf"(?:(?<=[^\W.!?:] )|(?<=\b(?:Dr|Mr|Ms|St)\. )|(?<=\bMrs\. )|(?<=\bProf\. )){CAPITAL}\w+")
 """A capitalized word within a sentence, or after a title."""
@@ -209,6 +211,8 @@ class Bearing(NamedTuple):
         if any(new in shown and self._is_of_old(said, old, new) for old, new in self.outdated.items()):
             return False  # the newer memory names the older answer too
         if name := self.name_answer(shown):
+            if self._tells_kind(reply, name):
+                return False  # "Misha is a cat." tells what the user knows
             return any(part.lower() in said for part in _PART.findall(_TITLE.sub("", name)))
         rests = [
             any(set(_PART.findall(word.lower())) - {"s"} <= said for word in words)
@@ -216,6 +220,12 @@ class Bearing(NamedTuple):
             if (words := grounds(self.question, self.contents[id_]))
         ]
         return not rests or (all(rests) if self._several else any(rests))
+
+    def _tells_kind(self, reply: str, name: str) -> bool:
+        """Return whether a reply says of the name that is asked for only what the question says it is the name of."""
+        said, thing = set(_PART.findall(reply.lower())), thing_named(self.question)
+        rest = said - set(_PART.findall(name.lower()))
+        return thing is not None and thing in rest and rest <= _KIND | {thing}
 
     def _is_denied(self, shown: Collection[int]) -> bool:
         return self.asks and any(_DENIES.search(self.contents[id_]) for id_ in self._answering_of(shown))

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from mindful.conversation import naming
 from mindful.conversation.asked import asks_who_is, has_measure, has_time, nouns_asked, thing_named
+from mindful.conversation.spelling import is_mistyped
 from mindful.core.pattern import CAPITAL, IGNORECASE, Short, linear
 
 _LONGEST = 300
@@ -320,7 +321,8 @@ def sentences(text: str) -> list[str]:
 
 def _stated(memory: str) -> list[str]:
     """Return the sentences of a memory that do not ask."""
-    return [sentence for sentence in sentences(memory[:_READ]) if not sentence.endswith("?")]
+    said = sentences(memory[:_READ])
+    return [sentence for sentence in said if not (sentence.endswith("?") or is_mistyped(sentence))]
 
 
 def telling(question: str, memory: str) -> list[str]:

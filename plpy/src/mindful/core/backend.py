@@ -239,6 +239,11 @@ def database(is_checked: bool = False) -> Backend:
     return _backend
 
 
+_HINTS = {
+    "42P01": "Write the schema before a table of yours, as public.ticket: functions of mindful search only their own."
+}
+"""What PostgreSQL does not say of an error in a query that a caller passed."""
+
 REPORTABLE = (MindfulError, plpy.SPIError)
 
 
@@ -249,7 +254,8 @@ def reported(error: MindfulError | plpy.SPIError) -> plpy.Error:
     if isinstance(error, MindfulError):
         report.hint = error.hint
     else:
-        _, report.detail, report.hint, _, _, *names = error.spidata
+        _, report.detail, hint, _, _, *names = error.spidata
+        report.hint = hint or _HINTS.get(error.sqlstate)
         (
             report.schema_name,
             report.table_name,
