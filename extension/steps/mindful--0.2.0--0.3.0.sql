@@ -390,6 +390,7 @@ comment on column model.options is
 
 -- include sql/learning/consolidation.sql _mindful.evidence_lost
 -- include sql/learning/consolidation.sql memory_consolidate
+-- include sql/learning/consolidation.sql _mindful.consolidation_summary_refresh
 -- include sql/learning/sample.sql _mindful.sample_memory_lost
 
 -- include sql/learning/training.sql _mindful.training_finish

@@ -172,6 +172,7 @@ create function _mindful.consolidation_summary_refresh() returns void
 language plpgsql volatile parallel unsafe security definer
 set search_path = pg_catalog, mindful, pg_temp
 set lock_timeout = '200ms'
+set quote_all_identifiers = off  -- with it, REFRESH CONCURRENTLY writes a name that PostgreSQL cannot read
 as $$
 begin
     refresh materialized view concurrently mindful.consolidation_summary;

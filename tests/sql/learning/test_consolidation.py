@@ -180,6 +180,12 @@ def test_facts_are_never_read_again(ana: psycopg.Connection) -> None:
     assert (row["memories_processed"], row["facts"]) == (0, 0)
 
 
+def test_a_session_may_quote_all_identifiers(ana: psycopg.Connection) -> None:
+    ana.execute("set quote_all_identifiers = on")
+    ana.execute("select memory_insert('Anna Miller lives in Boston.', 'document')")
+    assert consolidate(ana)["status"] == "completed"
+
+
 def test_documents_are_read(ana: psycopg.Connection) -> None:
     ana.execute("select memory_insert('Anna Miller lives in Boston. I live in Rome.', 'document')")
     consolidate(ana)
