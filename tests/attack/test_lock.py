@@ -263,6 +263,7 @@ def test_all_ddl_locks_briefly(db: psycopg.Connection) -> None:
     ).fetchall()
     # Those of an attached table change that table, the others are for installation alone or called with the lock held.
     assert [name for (name,) in functions] == [
+        "_mindful.attachment_trigger_create",
         "_mindful.model_deleted",
         "_mindful.statistics_remove",
         "memory_detach",
