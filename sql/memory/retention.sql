@@ -72,7 +72,7 @@ declare
     unfit prune_detail[];
 begin
     if dry_run is not true then
-        perform _mindful.writable();
+        perform _mindful.writable(), _mindful.lock('forget');
     end if;
     if policy = '' then
         perform _mindful.raise('22023', 'memory_prune has no condition',
@@ -84,9 +84,6 @@ begin
             'Pass numbers of at least 0, and intervals between 0 and 1000 years.');
     elsif _mindful.kinds_argument(kinds) is null then
         perform _mindful.raise('22023', 'kinds is null', 'Pass kinds out of fact, document, summary, reflection and message.');
-    end if;
-    if dry_run is not true then
-        perform _mindful.lock('forget');
     end if;
     unfit := array(
         select (r.id, r.kind, r.value, r.created_at, r.last_accessed_at, policy)::mindful.prune_detail

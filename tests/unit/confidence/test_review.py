@@ -40,7 +40,7 @@ def reviewed(reply: str, bias: str = "", kept: bool = True, **subject: Any) -> t
             {"role": "user", "content": "Hello"},
             {"role": "assistant", "content": "Hi"},
         ],
-        "_mindful.memory_keep": [{"memory_keep": 5}] if kept else [],
+        "_mindful.memory_keep": [{"id": 5}] if kept else [],
         "insert into mindful.review": [],
     }
     db.answers = known | db.answers

@@ -19,6 +19,7 @@ from mindful.core.errors import NullValueError, UndefinedObjectError
 from mindful.core.ports import Database, Generator, Message
 from mindful.core.slot import Turn
 from mindful.generate.call import tokens_of
+from mindful.memory.keep import keep
 from mindful.models import runtime
 
 _PROMPT_VERSION = 2
@@ -63,7 +64,7 @@ def self_review(db: Database, message_id: int | None, model: str | None) -> dict
             }
         ),
     }
-    if not db.rows("select _mindful.memory_keep(array[$1])", ("bigint",), (message_id,)):
+    if not keep(db, [message_id]):
         raise missing  # forgotten while it was judged
     db.rows(
         """insert into mindful.review (message_id, reviewer, prompt_version, score, verdict, signals, total_ms)

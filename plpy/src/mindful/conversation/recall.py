@@ -93,11 +93,10 @@ class Recall:
         ]
         embedder = runtime.default_embedder(self._db)
         if embedder is not None and len(message) <= bearing.LONGEST:
-            contents = {-at: text for at, text in enumerate(texts, start=1)}
-            vector = to_text(embedder.embed([message])[0])
-            near = Given(self._db, embedder, contents)
-            self.bearing = bearing.weigh(self._db, message, embedder, vector, contents, near)
-            self.considered = [{"id": id_, "content": text, "kind": "fact"} for id_, text in contents.items()]
+            self.bearing = self._weighed_as_answers(message, texts, embedder)
+            self.considered = [
+                {"id": -at, "content": text, "kind": "fact"} for at, text in enumerate(texts, start=1)
+            ]
         return parts
 
     def _shown(self, kept: Sequence[Row], most: int) -> Iterator[Part]:
@@ -212,10 +211,14 @@ class Recall:
         told = [sentence for sentence in said[:-1] if declares(sentence)]
         if not told or not said[-1].endswith("?"):
             return False
-        contents = {-at: text for at, text in enumerate(told, start=1)}
-        vector = to_text(embedder.embed([said[-1]])[0])
+        return bool(self._weighed_as_answers(said[-1], told, embedder).answering)
+
+    def _weighed_as_answers(self, question: str, texts: Sequence[str], embedder: FoundEmbedder) -> Bearing:
+        """Weigh texts that are no memories, as answers to a question. Their ids are -1, -2, ..."""
+        contents = {-at: text for at, text in enumerate(texts, start=1)}
+        vector = to_text(embedder.embed([question])[0])
         near = Given(self._db, embedder, contents)
-        return bool(bearing.weigh(self._db, said[-1], embedder, vector, contents, near).answering)
+        return bearing.weigh(self._db, question, embedder, vector, contents, near)
 
     def _newest(
         self,

@@ -12,7 +12,7 @@ _FIRST_EMOJI = "\U0001f000"
 
 
 def _counts(letter: str) -> bool:
-    """Return whether a character makes a loop of what repeats it. Lines of dashes are none."""
+    """Return whether a repeated text with this character is a loop. Punctuation alone is none: lines of dashes."""
     return letter.isalnum() or letter >= _FIRST_EMOJI
 
 

@@ -351,13 +351,13 @@ def _merged(one: Schema, other: Schema) -> Schema:
 
 
 def _common_types(one: str | Sequence[str], other: str | Sequence[str]) -> list[str]:
-    wide = [{one} if isinstance(one, str) else {*one}, {other} if isinstance(other, str) else {*other}]
-    both = wide[0] & wide[1]
-    return sorted(both | ({"integer"} if "number" not in both and _has_integers(*wide) else set()))
+    both = _types(one) & _types(other)
+    return sorted(both - {"integer"} if "number" in both else both)
 
 
-def _has_integers(one: set[str], other: set[str]) -> bool:
-    return bool(one & {"integer", "number"} and other & {"integer", "number"})
+def _types(given: str | Sequence[str]) -> set[str]:
+    types = {given} if isinstance(given, str) else {*given}
+    return types | {"integer"} if "number" in types else types
 
 
 def _bounds(schema: Mapping[str, Any]) -> tuple[Decimal | None, Decimal | None]:

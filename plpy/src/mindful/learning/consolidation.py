@@ -18,7 +18,8 @@ from mindful.learning.extraction import Statement, rule
 from mindful.learning.extraction.link import Links
 from mindful.learning.extraction.resolution import Resolver
 from mindful.learning.extraction.sentence import TEMPLATE, normal, plain, sentences
-from mindful.learning.extraction.store import Store, keep
+from mindful.learning.extraction.store import Store
+from mindful.memory.keep import keep
 
 _BATCH = 200
 """Texts whose facts are resolved and written in one batch."""

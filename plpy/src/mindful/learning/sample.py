@@ -17,9 +17,9 @@ from mindful.learning import form
 from mindful.learning.curated import USER, read
 from mindful.learning.extraction import VOLATILE
 from mindful.learning.extraction.date import RELATIVE
-from mindful.learning.extraction.store import keep
 from mindful.learning.form import Sample
 from mindful.learning.gate import reasons
+from mindful.memory.keep import keep
 from mindful.models import runtime
 
 _NEIGHBORS = 3

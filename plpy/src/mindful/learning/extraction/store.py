@@ -12,12 +12,6 @@ from mindful.learning.extraction.link import Links, entities
 from mindful.learning.extraction.resolution import Fact
 
 
-def keep(db: Database, ids: Iterable[int]) -> set[int]:
-    """Keep memories from being deleted until the transaction ends, and return the ids of those that exist."""
-    rows = db.rows("select id from _mindful.memory_keep($1) k (id)", ("bigint[]",), (list(ids),))
-    return {row["id"] for row in rows}
-
-
 class Store:
     """Writes the facts of one run with one SQL statement per table."""
 

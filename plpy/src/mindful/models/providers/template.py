@@ -19,6 +19,9 @@ _MARK = linear("\0(\\d+)\0")
 _PLAIN = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
 """For base models, whose files have no template."""
 
+_MISTAKES = (TypeError, ValueError, ArithmeticError, LookupError, RecursionError)
+"""What a template raises by its own mistakes, such as {{ 1 / 0 }}."""
+
 
 class Template:
     """A chat template. It is rendered with a mark in place of each content, so that its own text is told apart."""
@@ -84,13 +87,7 @@ class Template:
                 raise_exception=_refuse,
                 strftime_now=lambda form: datetime.datetime.now().strftime(form),
             )
-        except (
-            TypeError,
-            ValueError,
-            ArithmeticError,
-            LookupError,
-            RecursionError,
-        ) as error:  # the template's
+        except _MISTAKES as error:
             raise TemplateError(str(error)) from None
 
 
